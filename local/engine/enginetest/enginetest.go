@@ -1,0 +1,49 @@
+// Package enginetest gives tests the engine: one child for a test binary, a
+// table for each test.
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tokenfuse/tokenfuse/local/engine"
+)
+
+var (
+	shared *engine.Engine
+	tables atomic.Int64
+)
+
+// Main runs a test binary's tests with one engine. Use it as
+//
+//	func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
+func Main(m *testing.M) int {
+	e, err := engine.Start(context.Background(), engine.Options{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer e.Close()
+	shared = e
+	return m.Run()
+}
+
+// URL is the engine's address.
+func URL() string { return shared.URL }
+
+// Table creates a table of the shape of Limits that only this test uses and
+// gives a client for it.
+func Table(t testing.TB, opts ...func(*dynamodb.Options)) (db *dynamodb.Client, table string) {
+	t.Helper()
+	table = "limits-" + strconv.FormatInt(tables.Add(1), 10)
+	if err := engine.CreateLimitsTable(context.Background(), engine.Client(shared.URL), table); err != nil {
+		t.Fatal(err)
+	}
+	return engine.Client(shared.URL, opts...), table
+}

@@ -1,0 +1,202 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+)
+
+// DynamoDB is the part of *dynamodb.Client that the package uses.
+type DynamoDB interface {
+	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
+}
+
+// Return says when what was charged to a limit comes back.
+type Return uint8
+
+const (
+	// Never: the charge stays, whatever became of the call. For counts of
+	// requests, so that failing calls cannot be made for free.
+	Never Return = iota
+	// OnSettle: a settle gives back what was not used; an expired hold keeps the
+	// worst case. For tokens and money, which the provider may have billed.
+	OnSettle
+	// OnExpiry: as OnSettle, and an expired hold gives all of it back. For
+	// quotas of results ("10 a day"), which a lost call did not deliver.
+	OnExpiry
+)
+
+// Limit is one limit of an identity: what may be spent at once (Capacity) and
+// how long it takes to be full again (Period). Over any time t since it was
+// full, at most Capacity + Capacity/Period x t is admitted.
+type Limit struct {
+	Name     string        // [a-z0-9_-], 1 to 32 characters
+	Capacity int64         // in the limit's own unit, at least 1
+	Period   time.Duration // whole seconds, 1 s to Options.LongestPeriod
+	Return   Return
+}
+
+func (l Limit) period() int64 { return l.Period.Microseconds() }
+
+// Charge is a worst-case cost on a limit, at least 1, in the limit's unit.
+type Charge struct {
+	Limit Limit
+	Cost  int64
+}
+
+// Request asks for a reservation.
+type Request struct {
+	// Key is the identity's partition key, 1 to 1024 bytes.
+	Key string
+	// Charges are admitted together or not at all. Each limit stands once.
+	Charges []Charge
+	// MaxInFlight is the most calls that the identity may have open, this one
+	// included; at least 1.
+	MaxInFlight int
+	// Deadline is when the call ends at the latest, settling included. The hold
+	// expires HoldGrace later.
+	Deadline time.Time
+	// Note comes back with an abandoned hold; at most MaxNote bytes.
+	Note []byte
+}
+
+// Decision is what became of a Request.
+type Decision struct {
+	// Reservation is the receipt of an admitted request; nil if it was denied.
+	Reservation *Reservation
+	// Denials are the limits that did not fit, the longest wait first; empty if
+	// the request was admitted. A denial has changed nothing.
+	Denials []Denial
+	// Limits are the states of the request's limits, in the order of its charges,
+	// right after the admission or at the denial.
+	Limits []Status
+}
+
+// InFlight is the name of the limit on open calls in a Denial.
+const InFlight = "in_flight"
+
+// Denial is a limit that did not fit.
+type Denial struct {
+	Limit     Limit // for InFlight only Name and Capacity are set
+	Requested int64
+	Remaining int64 // the largest cost that would have fitted; never below 0
+	// RetryAfter is how long to wait until the same request fits if nothing else
+	// happens. It is 0 for InFlight (nobody knows) and for an Impossible request.
+	RetryAfter time.Duration
+	// Impossible: the cost exceeds the capacity and will never fit.
+	Impossible bool
+}
+
+// Status is the state of one limit at a moment.
+type Status struct {
+	Limit     Limit
+	Remaining int64         // the largest cost that fits, 0 to Capacity
+	FullIn    time.Duration // until the limit is full again; 0 if it is
+}
+
+// Abandoned is a call whose hold expired: its process died or could not reach
+// the store.
+type Abandoned struct {
+	Key           string
+	ID            string // the reservation's
+	Start, Expiry time.Time
+	Note          []byte
+}
+
+var (
+	// ErrUnavailable: the store did not answer in time or refused. Nothing is
+	// charged, or what is charged comes back when its hold expires.
+	ErrUnavailable = errors.New("bucket: store unavailable")
+	// ErrNotFound: the identity has no item.
+	ErrNotFound = errors.New("bucket: no such identity")
+)
+
+// Options configure Buckets. Table and LongestPeriod are required.
+type Options struct {
+	// Table is the DynamoDB table: partition key "pk" (string), no sort key, TTL
+	// attribute "expires".
+	Table string
+	// LongestPeriod is the longest period of any limit that is kept in the table;
+	// items live at least that long after their last reserve.
+	LongestPeriod time.Duration
+	// OnAbandoned is told of an expired hold before the hold is removed. If it
+	// fails the hold stays, to be swept later. It may be told twice of the same
+	// hold. Nil: nobody is told.
+	OnAbandoned func(context.Context, Abandoned) error
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+	// AttemptTimeout bounds one send (default 1 s), ReserveTimeout all that
+	// Reserve does (default 2.5 s, plus as long as AttemptTimeout for taking back
+	// a reserve that nothing is known of), SettleTimeout all that Settle does
+	// (default 5 s).
+	AttemptTimeout, ReserveTimeout, SettleTimeout time.Duration
+	// Remember is how many identities a process keeps in mind (default 10,000).
+	Remember int
+}
+
+// Buckets is the buckets in one table. It is safe for concurrent use, and any
+// number of processes may work on the same table.
+type Buckets struct {
+	db     DynamoDB
+	opts   Options
+	memory *memory
+}
+
+// New checks the options.
+func New(db DynamoDB, opts Options) (*Buckets, error) {
+	if opts.Table == "" {
+		return nil, errors.New("bucket: Options.Table is empty")
+	}
+	if opts.LongestPeriod < time.Second {
+		return nil, errors.New("bucket: Options.LongestPeriod is below a second")
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	setDefault(&opts.AttemptTimeout, time.Second)
+	setDefault(&opts.ReserveTimeout, 2500*time.Millisecond)
+	setDefault(&opts.SettleTimeout, 5*time.Second)
+	setDefault(&opts.Remember, 10_000)
+	return &Buckets{db: db, opts: opts, memory: newMemory(opts.Remember)}, nil
+}
+
+func setDefault[T int | time.Duration](v *T, to T) {
+	if *v <= 0 {
+		*v = to
+	}
+}
+
+func (b *Buckets) now() int64 { return b.opts.Now().UnixMicro() }
+
+var limitName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
+
+// Validate reports what is wrong with a limit.
+func (l Limit) Validate() error {
+	switch {
+	case !limitName.MatchString(l.Name):
+		return fmt.Errorf("bucket: limit name %q must be 1 to 32 of a-z, 0-9, _ and -", l.Name)
+	case l.Capacity < 1:
+		return fmt.Errorf("bucket: limit %s: capacity %d is below 1", l.Name, l.Capacity)
+	case l.Period < time.Second || l.Period%time.Second != 0:
+		return fmt.Errorf("bucket: limit %s: period %s must be whole seconds, at least 1", l.Name, l.Period)
+	case l.Return > OnExpiry:
+		return fmt.Errorf("bucket: limit %s: unknown return %d", l.Name, l.Return)
+	}
+	return nil
+}
+
+// status is the state of l for a TAT at now.
+func (l Limit) status(tat, now int64) Status {
+	return Status{
+		Limit:     l,
+		Remaining: remaining(tat, now, l.Capacity, l.period()),
+		FullIn:    micros(max(0, tat-now)),
+	}
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -1,0 +1,88 @@
+package bucket
+
+import (
+	"errors"
+	"math/bits"
+)
+
+// The rule is the generic cell rate algorithm (GCRA; ITU-T I.371, "virtual
+// scheduling"), with one difference in meaning: the single number that is a
+// limit's state, its TAT, is the time when the limit is full again. Absent or
+// past means full.
+//
+// Everything here is pure: integers, microseconds, now as a parameter.
+
+const (
+	// tolerance is how many microseconds beyond the period still fit. An
+	// increment is rounded up, so without it the last unit of a capacity that
+	// does not divide its period would never fit.
+	tolerance = 100
+
+	// maxIncrement keeps sums of a TAT and several increments far from
+	// overflow: 2^55 microseconds are more than a thousand years.
+	maxIncrement = 1 << 55
+)
+
+var errIncrement = errors.New("bucket: cost, capacity or period out of range")
+
+// increment is by how many microseconds a cost moves a TAT: cost x period /
+// capacity, rounded up. The product is taken in 128 bits, since a dollar of
+// micro-dollars over a day already overflows 64. It fails for a cost, capacity
+// or period below 1, and for a result above maxIncrement.
+func increment(cost, capacity, period int64) (int64, error) {
+	if cost < 1 || capacity < 1 || period < 1 {
+		return 0, errIncrement
+	}
+	hi, lo := bits.Mul64(uint64(cost), uint64(period))
+	if hi >= uint64(capacity) {
+		return 0, errIncrement
+	}
+	q, rest := bits.Div64(hi, lo, uint64(capacity))
+	if rest > 0 {
+		q++
+	}
+	if q > maxIncrement {
+		return 0, errIncrement
+	}
+	return int64(q), nil
+}
+
+// latest is the highest TAT at which an increment still fits at now.
+func latest(now, inc, period int64) int64 { return now + period + tolerance - inc }
+
+// fits reports whether an increment is admitted.
+func fits(tat, now, inc, period int64) bool { return max(tat, now) <= latest(now, inc, period) }
+
+// wait is how many microseconds must pass until an increment fits; 0 if it
+// fits now. The increment must not exceed the period: it would never fit.
+func wait(tat, now, inc, period int64) int64 {
+	return max(0, max(tat, now)-latest(now, inc, period))
+}
+
+// remaining is the largest cost that fits at now, between 0 and the capacity.
+func remaining(tat, now, capacity, period int64) int64 {
+	free := now + period + tolerance - max(tat, now)
+	if free <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(free), uint64(capacity))
+	if hi >= uint64(period) { // free is at most period+tolerance, so only a tiny period comes here
+		return capacity
+	}
+	q, _ := bits.Div64(hi, lo, uint64(period))
+	return int64(min(q, uint64(capacity)))
+}
+
+// credit is how much of an unused increment a settle may give back at now, for
+// a reserve that left the TAT at after and the credits at creditsAfter, when the
+// credits have since become credits. Refill has meanwhile given back what is no
+// longer owed: without other calls the TAT may be taken back to now and no
+// further, and what other settles gave back since has used up its share.
+func credit(unused, after, creditsAfter, credits, now int64) int64 {
+	return min(unused, max(0, after-(credits-creditsAfter)-now))
+}
+
+// creditByAge is credit for a reserve whose TAT is unknown: what is unused, less
+// all that can have been refilled since its start. It never gives more than
+// credit would.
+func creditByAge(unused, start, now int64) int64 { return max(0, unused-max(0, now-start)) }

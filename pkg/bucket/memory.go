@@ -1,0 +1,64 @@
+package bucket
+
+import (
+	"strings"
+	"time"
+
+	"github.com/jellydator/ttlcache/v3"
+)
+
+// memory is what a process remembers of identities it has seen: enough to guess
+// which form of a write will succeed, and to answer repeated denials without a
+// write. It is never trusted to admit.
+type memory struct {
+	seen *ttlcache.Cache[string, seen]
+}
+
+// seen is an identity's TATs by attribute, as the store last gave them. It is
+// not changed once stored.
+type seen struct {
+	tats   map[string]int64
+	denied int64 // when these TATs led to a denial, in µs; 0: they did not
+}
+
+const (
+	// denialMemory is how long, in µs, a denial is answered from memory. It bounds
+	// how late a process learns of a clear, or of what another process settled.
+	denialMemory = int64(time.Second / time.Microsecond)
+
+	// forget is after how long without use an identity is dropped.
+	forget = time.Hour
+)
+
+func newMemory(identities int) *memory {
+	return &memory{ttlcache.New(
+		ttlcache.WithCapacity[string, seen](uint64(identities)),
+		ttlcache.WithTTL[string, seen](forget),
+	)}
+}
+
+func (m *memory) get(key string) seen {
+	if e := m.seen.Get(key); e != nil {
+		return e.Value()
+	}
+	return seen{}
+}
+
+// put remembers an item; denied is 0 if it did not lead to a denial.
+func (m *memory) put(key string, it item, denied int64) {
+	s := seen{tats: make(map[string]int64, len(it)), denied: denied}
+	for attr := range it {
+		if !strings.HasPrefix(attr, tatPrefix) {
+			continue
+		}
+		if tat, err := it.number(attr); err == nil {
+			s.tats[attr] = tat
+		}
+	}
+	m.seen.Set(key, s, ttlcache.DefaultTTL)
+}
+
+// recentlyDenied reports whether s led to a denial a moment ago.
+func (s seen) recentlyDenied(now int64) bool {
+	return s.denied != 0 && now >= s.denied && now-s.denied < denialMemory
+}

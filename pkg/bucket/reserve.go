@@ -1,0 +1,372 @@
+package bucket
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// HoldGrace is how long after its call's deadline a hold expires: room for a
+	// late settle and for clocks that differ.
+	HoldGrace = 10 * time.Second
+
+	// tombstoneLife is how long, in µs, a dead hold bars late sends.
+	tombstoneLife = int64(5 * time.Minute / time.Microsecond)
+
+	// maxTries is how often a reserve is sent in another form. The first may guess
+	// wrong; the second knows the state and fails only if that changed its kind
+	// meanwhile.
+	maxTries = 3
+
+	// near, in µs: a TAT less than this ahead of now may be past by the time that
+	// the next try arrives, so it is treated as past already, at a base that lies
+	// slack ahead of now.
+	near  = int64(50 * time.Millisecond / time.Microsecond)
+	slack = int64(100 * time.Millisecond / time.Microsecond)
+)
+
+// Reservation is the receipt of an admitted request. Exactly one settle or
+// cancel takes effect, whoever repeats it.
+type Reservation struct {
+	b             *Buckets
+	key, id       string
+	hold          []byte // the exact value in the store; the same in every send
+	start, expiry int64  // µs
+	maxInFlight   int
+	charges       []charge
+
+	// unanswered: some send of the reserve got no answer and may still arrive.
+	unanswered bool
+	// afterKnown: charges[].after is known, because the store answered the send
+	// that applied.
+	afterKnown bool
+
+	mu      sync.Mutex
+	settled bool
+}
+
+// charge is a Charge prepared for the store.
+type charge struct {
+	Charge
+	period  int64  // µs
+	inc     int64  // µs
+	tat     string // attribute
+	credits string // attribute
+
+	// What the reserve left behind: the TAT, and the credits until then.
+	after, creditsAfter int64
+}
+
+// ID names the reservation: 11 characters of base64url, 64 random bits.
+func (r *Reservation) ID() string { return r.id }
+
+// Start is when the reservation was asked for, by this process's clock.
+func (r *Reservation) Start() time.Time { return time.UnixMicro(r.start) }
+
+// Reserve admits all charges of a request or none, in one conditional write.
+//
+// The error is ErrUnavailable if the store could not be asked within
+// Options.ReserveTimeout, or says what is wrong with the request. With an error
+// nothing stays charged beyond the hold's expiry.
+func (b *Buckets) Reserve(ctx context.Context, req Request) (Decision, error) {
+	now := b.now()
+	r, err := b.newReservation(req, now)
+	if err != nil {
+		return Decision{}, err
+	}
+	last := b.memory.get(req.Key)
+	if d := r.deniedUnasked(last, now); len(d.Denials) > 0 {
+		return d, nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, b.opts.ReserveTimeout)
+	defer cancel()
+	d, err := r.admit(ctx, last)
+	if d.Reservation == nil && r.unanswered {
+		r.bar(ctx)
+	}
+	return d, err
+}
+
+func (b *Buckets) newReservation(req Request, now int64) (*Reservation, error) {
+	switch {
+	case req.Key == "" || len(req.Key) > 1024:
+		return nil, errors.New("bucket: Request.Key must be 1 to 1024 bytes")
+	case len(req.Charges) == 0:
+		return nil, errors.New("bucket: Request.Charges is empty")
+	case req.MaxInFlight < 1:
+		return nil, errors.New("bucket: Request.MaxInFlight is below 1")
+	case len(req.Note) > MaxNote:
+		return nil, fmt.Errorf("bucket: Request.Note is longer than %d bytes", MaxNote)
+	case req.Deadline.UnixMicro() <= now:
+		return nil, errors.New("bucket: Request.Deadline is past")
+	}
+	r := &Reservation{
+		b: b, key: req.Key, id: newID(), start: now,
+		expiry:      req.Deadline.Add(HoldGrace).UnixMicro(),
+		maxInFlight: req.MaxInFlight,
+		charges:     make([]charge, len(req.Charges)),
+	}
+	h := hold{start: now, expiry: r.expiry, note: req.Note}
+	for i, c := range req.Charges {
+		if err := c.Limit.Validate(); err != nil {
+			return nil, err
+		}
+		if c.Limit.Period > b.opts.LongestPeriod {
+			return nil, fmt.Errorf("bucket: limit %s: period %s is above Options.LongestPeriod", c.Limit.Name, c.Limit.Period)
+		}
+		p := c.Limit.period()
+		inc, err := increment(c.Cost, c.Limit.Capacity, p)
+		if err != nil {
+			return nil, fmt.Errorf("%w: limit %s", err, c.Limit.Name)
+		}
+		r.charges[i] = charge{Charge: c, period: p, inc: inc,
+			tat: tatAttr(c.Limit.Name, p), credits: creditsAttr(c.Limit.Name, p)}
+		for _, earlier := range r.charges[:i] {
+			if earlier.tat == r.charges[i].tat {
+				return nil, fmt.Errorf("bucket: limit %s stands twice", c.Limit.Name)
+			}
+		}
+		if c.Limit.Return == OnExpiry {
+			h.returns = append(h.returns, returned{name: c.Limit.Name, period: p, inc: inc})
+		}
+	}
+	r.hold = h.encode()
+	return r, nil
+}
+
+func newID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails: it ends the process instead
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// deniedUnasked answers what needs no store: a cost above a capacity, and what a
+// denial of a moment ago still rules out. Each request is judged anew by the
+// remembered TATs, so that a cheaper one is not refused with a dearer one.
+func (r *Reservation) deniedUnasked(last seen, now int64) Decision {
+	tats := r.remembered(last)
+	var impossible []Denial
+	for i, c := range r.charges {
+		if c.inc > c.period {
+			impossible = append(impossible, Denial{Limit: c.Limit, Requested: c.Cost, Impossible: true,
+				Remaining: remaining(tats[i], now, c.Limit.Capacity, c.period)})
+		}
+	}
+	if len(impossible) > 0 {
+		return Decision{Denials: impossible, Limits: r.statuses(tats, now)}
+	}
+	if !last.recentlyDenied(now) {
+		return Decision{}
+	}
+	return Decision{Denials: r.denials(tats, now), Limits: r.statuses(tats, now)}
+}
+
+func (r *Reservation) remembered(last seen) []int64 {
+	tats := make([]int64, len(r.charges))
+	for i, c := range r.charges {
+		tats[i] = last.tats[c.tat]
+	}
+	return tats
+}
+
+// admit sends the reserve in the form that the last known state suggests, and
+// again in the right one while the state was another.
+func (r *Reservation) admit(ctx context.Context, last seen) (Decision, error) {
+	b := r.b
+	bases := r.firstGuess(last, b.now())
+	sweeping := true
+	for try := 0; try < maxTries; {
+		now := b.now()
+		w, err := b.write(ctx, r.key, r.reserve(bases, now))
+		r.unanswered = r.unanswered || w.unanswered
+		if err != nil {
+			return Decision{}, err
+		}
+		if w.applied || w.item.hasHold(r.id, r.hold) { // else an earlier send applied
+			r.afterKnown = w.applied
+			return r.admitted(w.item, now)
+		}
+
+		if sweeping {
+			if _, found := w.item.expired(now); found {
+				// Should sweeping fail, what it would have given back is not to be
+				// had now: the request is judged without.
+				w.item, err = b.sweep(ctx, r.key, w.item, now)
+				sweeping = err == nil
+			}
+		}
+		tats, err := r.tats(w.item)
+		if err != nil {
+			return Decision{}, err
+		}
+		open, err := w.item.number(attrOpen)
+		if err != nil {
+			return Decision{}, err
+		}
+		denials := r.denials(tats, now)
+		if len(denials) > 0 {
+			b.memory.put(r.key, w.item, now)
+		}
+		if open >= int64(r.maxInFlight) {
+			denials = append(denials, Denial{Limit: Limit{Name: InFlight, Capacity: int64(r.maxInFlight)}, Requested: 1})
+		}
+		if len(denials) > 0 {
+			return Decision{Denials: denials, Limits: r.statuses(tats, now)}, nil
+		}
+		bases = r.guess(tats, b.now())
+		try++
+	}
+	return Decision{}, fmt.Errorf("%w: the item changed under %d tries", ErrUnavailable, maxTries)
+}
+
+// running in place of a base says that the limit is thought to be running, or
+// never used: its TAT is moved on from where it is. Otherwise it is thought full
+// and its TAT is set afresh from the base.
+const running = -1
+
+// firstGuess chooses the forms of the first send. Of an identity that this
+// process has not seen, limits with a long period are more likely running.
+func (r *Reservation) firstGuess(last seen, now int64) []int64 {
+	bases := make([]int64, len(r.charges))
+	for i, c := range r.charges {
+		tat, known := last.tats[c.tat]
+		if tat > now || !known && c.Limit.Period >= longPeriod {
+			bases[i] = running
+		} else {
+			bases[i] = now
+		}
+	}
+	return bases
+}
+
+// longPeriod separates limits that are usually running when an identity comes
+// back from those that are usually full again.
+const longPeriod = 10 * time.Minute
+
+// guess chooses the forms for TATs that the store just gave.
+func (r *Reservation) guess(tats []int64, now int64) []int64 {
+	bases := make([]int64, len(r.charges))
+	for i, c := range r.charges {
+		if tats[i] > now+near {
+			bases[i] = running
+		} else {
+			bases[i] = now + max(0, min(slack, c.period-c.inc))
+		}
+	}
+	return bases
+}
+
+// reserve is the conditional write that takes all charges and marks the hold.
+func (r *Reservation) reserve(bases []int64, now int64) *update {
+	u := newUpdate()
+	for i, c := range r.charges {
+		t := u.name(c.tat)
+		if bases[i] == running {
+			// A running limit is moved on, which commutes with what others do. One
+			// that was never used starts at now.
+			nowValue := u.number(now)
+			u.setTo(t, " = if_not_exists(", t, ", ", nowValue, ") + ", u.number(c.inc))
+			u.require("(attribute_not_exists(", t, ") OR (", t, " > ", nowValue, " AND ", t, " <= ", u.number(latest(now, c.inc, c.period)), "))")
+		} else {
+			u.setTo(t, " = ", u.number(bases[i]+c.inc))
+			u.require("(attribute_not_exists(", t, ") OR ", t, " <= ", u.number(bases[i]), ")")
+		}
+	}
+	h, o, e := u.name(holdPrefix+r.id), u.name(attrOpen), u.name(attrExpires)
+	u.setTo(h, " = ", u.binary(r.hold))
+	u.setTo(o, " = if_not_exists(", o, ", ", u.number(0), ") + ", u.number(1))
+	u.setTo(e, " = ", u.number(r.b.itemExpiry(now, r.expiry-now)))
+	u.require("attribute_not_exists(", h, ")")
+	u.require("(attribute_not_exists(", o, ") OR ", o, " < ", u.number(int64(r.maxInFlight)), ")")
+	return u
+}
+
+// itemExpiry is the TTL, in s, of an item written at now: by then every limit is
+// full again and every hold, which lives for life µs, has long expired.
+func (b *Buckets) itemExpiry(now, life int64) int64 {
+	return (now+b.opts.LongestPeriod.Microseconds()+life)/microsPerSecond + 1
+}
+
+// admitted fills the receipt from the item.
+func (r *Reservation) admitted(it item, now int64) (Decision, error) {
+	tats, err := r.tats(it)
+	if err != nil {
+		return Decision{}, err
+	}
+	for i := range r.charges {
+		c := &r.charges[i]
+		c.after = tats[i]
+		if c.creditsAfter, err = it.number(c.credits); err != nil {
+			return Decision{}, err
+		}
+	}
+	r.b.memory.put(r.key, it, 0)
+	return Decision{Reservation: r, Limits: r.statuses(tats, now)}, nil
+}
+
+func (r *Reservation) tats(it item) ([]int64, error) {
+	tats := make([]int64, len(r.charges))
+	for i, c := range r.charges {
+		var err error
+		if tats[i], err = it.number(c.tat); err != nil {
+			return nil, err
+		}
+	}
+	return tats, nil
+}
+
+// denials are the limits that do not fit, the longest wait first.
+func (r *Reservation) denials(tats []int64, now int64) []Denial {
+	var ds []Denial
+	for i, c := range r.charges {
+		if fits(tats[i], now, c.inc, c.period) {
+			continue
+		}
+		ds = append(ds, Denial{
+			Limit: c.Limit, Requested: c.Cost,
+			Remaining:  remaining(tats[i], now, c.Limit.Capacity, c.period),
+			RetryAfter: micros(wait(tats[i], now, c.inc, c.period)),
+		})
+	}
+	slices.SortStableFunc(ds, func(a, b Denial) int { return cmp.Compare(b.RetryAfter, a.RetryAfter) })
+	return ds
+}
+
+func (r *Reservation) statuses(tats []int64, now int64) []Status {
+	ss := make([]Status, len(r.charges))
+	for i, c := range r.charges {
+		ss[i] = c.Limit.status(tats[i], now)
+	}
+	return ss
+}
+
+// bar makes sure that no send of the reserve takes effect any more: with a
+// tombstone where the hold would stand, or, if one has applied after all, by a
+// cancel. Should the store not answer, the hold expires in the end.
+func (r *Reservation) bar(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.b.opts.AttemptTimeout)
+	defer cancel()
+	now := r.b.now()
+	u := newUpdate()
+	h := u.name(holdPrefix + r.id)
+	u.setTo(h, " = ", u.binary(tombstone(now)))
+	u.setTo(u.name(attrExpires), " = ", u.number(r.b.itemExpiry(now, tombstoneLife)))
+	u.require("attribute_not_exists(", h, ")")
+	w, err := r.b.write(ctx, r.key, u)
+	if err != nil || !w.item.hasHold(r.id, r.hold) {
+		return
+	}
+	if _, err := r.admitted(w.item, now); err == nil {
+		_ = r.Cancel(ctx)
+	}
+}
+
+func tombstone(now int64) []byte { return hold{dead: true, expiry: now + tombstoneLife}.encode() }
