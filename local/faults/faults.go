@@ -124,3 +124,10 @@ func answer(req *http.Request, status int, body string) *http.Response {
 		ContentLength: int64(len(body)),
 	}
 }
+
+// Forget drops all late requests: they are lost.
+func (t *Transport) Forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.late = nil
+}

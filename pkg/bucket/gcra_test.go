@@ -160,7 +160,7 @@ type history struct {
 	tat, credits int64
 	now          int64
 	open         []call
-	used         []use // what was really used, by the time of its reserve
+	used         []*use // what was really used, by the time of its reserve
 }
 
 type call struct{ at, cost, inc, after, creditsAfter int64 }
@@ -177,7 +177,7 @@ func (h *history) run(t *rapid.T, giveBack func(c call, unused, credits, now int
 	settle := func(i int, used int64) {
 		c := h.open[i]
 		h.open = append(h.open[:i], h.open[i+1:]...)
-		h.used = append(h.used, use{c.at, used})
+		h.used = append(h.used, &use{c.at, used})
 		unused := c.inc
 		if used > 0 {
 			inc, _ := increment(used, modelCapacity, modelPeriod)
@@ -211,7 +211,7 @@ func (h *history) run(t *rapid.T, giveBack func(c call, unused, credits, now int
 }
 
 // excess is by how much some window saw more use than capacity + rate x window.
-func excess(used []use, capacity, period int64) (worst int64) {
+func excess(used []*use, capacity, period int64) (worst int64) {
 	for _, from := range used {
 		for _, to := range used {
 			if to.at < from.at {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -206,4 +207,11 @@ func itemSize(it item) int {
 		}
 	}
 	return size
+}
+
+// awaitItem returns once an item is there.
+func (w *world) awaitItem(key string) {
+	for w.item(key) == nil {
+		runtime.Gosched()
+	}
 }

@@ -20,10 +20,10 @@ const (
 	// tombstoneLife is how long, in µs, a dead hold bars late sends.
 	tombstoneLife = int64(5 * time.Minute / time.Microsecond)
 
-	// maxTries is how often a reserve is sent in another form. The first may guess
-	// wrong; the second knows the state and fails only if that changed its kind
-	// meanwhile.
-	maxTries = 3
+	// maxTries is how often a reserve is sent anew. The first may guess wrong; the
+	// next know the state and fail only if a limit became full or running since. On
+	// a hot key that hovers about full, 3 tries failed 1 of 3,800 times.
+	maxTries = 6
 
 	// near, in µs: a TAT less than this ahead of now may be past by the time that
 	// the next try arrives, so it is treated as past already, at a base that lies

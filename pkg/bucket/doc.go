@@ -1,0 +1,39 @@
+// Package bucket keeps token buckets in DynamoDB for calls whose cost is known
+// only afterwards: reserve the worst case before the call, settle to what was
+// really used after it.
+//
+//	Reserve ──► admitted: a Reservation ──► call ──► Settle(used) or Cancel
+//	        └─► denied: which limits, how long to wait, how much would fit
+//
+// # Guarantees
+//
+//   - All or nothing. A request charges all its limits or none, in one
+//     conditional write. A denial changes nothing.
+//   - No over-admission. The limit is checked inside the write, so any number of
+//     processes may share a table. What is really used over any time t since a
+//     limit was full is at most capacity + rate x t, the very first requests of an
+//     identity included. Clocks that differ by d add what 2d refill, once.
+//   - Exactly once. A reservation is settled once, whatever is retried, lost or
+//     late on the way: its hold in the item decides. A reply that got lost is
+//     recognised by the hold; a send that may still arrive finds a tombstone.
+//   - Nothing leaks. Each open call is a hold that expires. Whoever comes by next
+//     sweeps it: quotas come back, tokens and money, which may have been billed,
+//     stay charged, and OnAbandoned is told first. An identity that never comes
+//     back keeps its hold until the item's TTL.
+//   - Bounded. Without an answer from the store, Reserve fails with ErrUnavailable
+//     within its timeout; it never admits unasked.
+//
+// One round trip admits when the state is guessed right, which a process that has
+// seen the identity does; a wrong guess costs one more. The item of an identity
+// with 4 limits and 8 open calls is below 1 KB, one write unit.
+//
+// # Trust
+//
+// The table is trusted; nothing else may write these items. Clocks are expected to
+// be within seconds of each other. Keys, limits and notes are the caller's: keys
+// should carry no personal data that the table may not hold.
+//
+// # Permissions
+//
+// dynamodb:UpdateItem and, for Peek, dynamodb:GetItem on the table.
+package bucket

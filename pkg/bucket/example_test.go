@@ -1,0 +1,111 @@
+package bucket_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"testing"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+)
+
+var (
+	tokensPerHour = bucket.Limit{Name: "tokens", Capacity: 50_000, Period: time.Hour, Return: bucket.OnSettle}
+	callsPerMin   = bucket.Limit{Name: "requests", Capacity: 60, Period: time.Minute, Return: bucket.Never}
+	resultsPerDay = bucket.Limit{Name: "cv", Capacity: 10, Period: 24 * time.Hour, Return: bucket.OnExpiry}
+)
+
+func newBuckets() *bucket.Buckets {
+	// In production: dynamodb.NewFromConfig(cfg) and the name of your table.
+	db, table := enginetest.Table(&testing.B{})
+	b, err := bucket.New(db, bucket.Options{Table: table, LongestPeriod: 24 * time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return b
+}
+
+// A call that may use up to 3,000 tokens and really used 420.
+func Example() {
+	ctx := context.Background()
+	b := newBuckets()
+
+	d, err := b.Reserve(ctx, bucket.Request{
+		Key: "user#123",
+		Charges: []bucket.Charge{
+			{Limit: tokensPerHour, Cost: 3000},
+			{Limit: callsPerMin, Cost: 1},
+			{Limit: resultsPerDay, Cost: 1},
+		},
+		MaxInFlight: 8,
+		Deadline:    time.Now().Add(time.Minute),
+	})
+	if err != nil {
+		log.Fatal(err) // the store: make no call
+	}
+	if d.Reservation == nil {
+		log.Fatalf("denied by %s, retry after %s", d.Denials[0].Limit.Name, d.Denials[0].RetryAfter)
+	}
+	fmt.Println("reserved, tokens left:", d.Limits[0].Remaining)
+
+	// ... the call ...
+
+	// Settle whatever became of it, in a context that outlives the request's.
+	if err := d.Reservation.Settle(context.WithoutCancel(ctx), []int64{420, 1, 1}); err != nil {
+		log.Print(err) // the hold expires
+	}
+	s, err := b.Peek(ctx, "user#123")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("settled, tokens used:", tokensPerHour.Capacity-s.Limit(tokensPerHour).Remaining, "of", tokensPerHour.Capacity)
+	// Output:
+	// reserved, tokens left: 47000
+	// settled, tokens used: 420 of 50000
+}
+
+// A call that failed gives back tokens and quota, but not its request.
+func ExampleReservation_Cancel() {
+	ctx := context.Background()
+	b := newBuckets()
+	d, err := b.Reserve(ctx, bucket.Request{
+		Key:         "user#123",
+		Charges:     []bucket.Charge{{Limit: callsPerMin, Cost: 1}, {Limit: resultsPerDay, Cost: 1}},
+		MaxInFlight: 8,
+		Deadline:    time.Now().Add(time.Minute),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := d.Reservation.Cancel(ctx); err != nil {
+		log.Fatal(err)
+	}
+	s, err := b.Peek(ctx, "user#123")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("requests left:", s.Limit(callsPerMin).Remaining)
+	fmt.Println("results left:", s.Limit(resultsPerDay).Remaining)
+	// Output:
+	// requests left: 59
+	// results left: 10
+}
+
+// A denial is a value: it says who denied, what would fit, and when to come back.
+func ExampleBuckets_Reserve_denied() {
+	b := newBuckets()
+	d, err := b.Reserve(context.Background(), bucket.Request{
+		Key:         "user#123",
+		Charges:     []bucket.Charge{{Limit: resultsPerDay, Cost: 11}},
+		MaxInFlight: 8,
+		Deadline:    time.Now().Add(time.Minute),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	denial := d.Denials[0]
+	fmt.Println(denial.Limit.Name, "requested", denial.Requested, "remaining", denial.Remaining, "impossible", denial.Impossible)
+	// Output: cv requested 11 remaining 10 impossible true
+}

@@ -1,0 +1,312 @@
+package bucket
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/local/faults"
+)
+
+// quick makes a process that gives up soon on a hanging store.
+func quick(o *Options) { o.AttemptTimeout, o.SettleTimeout = 400*time.Millisecond, 4*time.Second }
+
+// settleAll ends what is left of a scenario: late requests arrive, every hold and
+// tombstone expires, and another process comes by.
+func (w *world) comeBackLater(key string) {
+	w.t.Helper()
+	w.plan, w.net.Plan = nil, nil
+	if err := w.net.Deliver(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.clock.advance(10 * time.Minute)
+	later := Limit{Name: "later", Capacity: 1, Period: time.Second}
+	for range 2 { // a settle sweeps what its reserve came across
+		w.settle(w.admit(w.process(), w.request(key, Charge{later, 1})), 1)
+		w.clock.advance(time.Second)
+	}
+	for attr := range w.item(key) {
+		if strings.HasPrefix(attr, holdPrefix) {
+			w.t.Errorf("%s is still there", attr)
+		}
+	}
+	if o := w.number(key, attrOpen); o != 0 {
+		w.t.Errorf("%d calls still count as open", o)
+	}
+}
+
+var (
+	maybeApplied = map[string]faults.Fault{
+		"request lost": faults.LostRequest, "reply lost": faults.LostReply, "request late": faults.LateRequest,
+		"server error": faults.ServerError, "server error after it applied": faults.ErrorReply,
+		"slow": faults.Hang, "slow after it applied": faults.HangReply,
+	}
+	surelyNot = map[string]faults.Fault{"throttled": faults.Throttled}
+)
+
+// One send of the reserve fails; the next gets through. The call is charged once,
+// and a late arrival of the first changes nothing, then or later.
+func TestReserveSendFails(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f faults.Fault, wantTombstone bool) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.faulty(f)
+			r := w.admit(w.process(quick), w.request("user#1", Charge{tokens, 1000}, Charge{requests, 1}, Charge{quota, 1}))
+			w.wantOpen("user#1", 1)
+			if w.left("user#1", tokens) != 4000 || w.left("user#1", requests) != 19 || w.left("user#1", quota) != 9 {
+				t.Error("not charged once")
+			}
+			w.settle(r, 250, 0, 0)
+			w.wantOpen("user#1", 0)
+			check := func() {
+				t.Helper()
+				if got := w.left("user#1", tokens); got != 4750 {
+					t.Errorf("tokens: %d remain, want 4750", got)
+				}
+				if got := w.left("user#1", quota); got != 10 {
+					t.Errorf("quota: %d remain, want 10", got)
+				}
+			}
+			check()
+			if got := w.item("user#1").holdBytes(r.ID()) != nil; got != wantTombstone {
+				t.Errorf("tombstone: %t, want %t", got, wantTombstone)
+			}
+			if err := w.net.Deliver(); err != nil {
+				t.Fatal(err)
+			}
+			w.wantOpen("user#1", 0)
+			check()
+			w.comeBackLater("user#1")
+		})
+	}
+	for name, f := range maybeApplied {
+		run(name, f, true)
+	}
+	for name, f := range surelyNot {
+		run(name, f, false)
+	}
+}
+
+// No send of the reserve is answered: the caller hears so in bounded time, and
+// what may have applied is undone, at once where the store can be reached again,
+// else when the hold expires.
+func TestReserveUnanswered(t *testing.T) {
+	t.Parallel()
+	for name, f := range maybeApplied {
+		for _, reachableAfter := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, then reachable %t", name, reachableAfter), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				b := w.process(quick, func(o *Options) { o.ReserveTimeout = 500 * time.Millisecond })
+				w.net.Plan = func(_ string, body []byte) faults.Fault {
+					// What follows the reserve sets no limit.
+					if reachableAfter && !bytes.Contains(body, []byte("if_not_exists")) {
+						return faults.None
+					}
+					return f
+				}
+				start := time.Now()
+				d, err := b.Reserve(ctx, w.request("user#1", Charge{tokens, 1000}, Charge{requests, 1}, Charge{quota, 1}))
+				if !errors.Is(err, ErrUnavailable) || d.Reservation != nil {
+					t.Fatalf("decision %+v, error %v", d, err)
+				}
+				if took := time.Since(start); took > 10*time.Second {
+					t.Errorf("answered after %s", took)
+				}
+				if err := w.net.Deliver(); err != nil {
+					t.Fatal(err)
+				}
+				switch left := w.left("user#1", tokens); {
+				case reachableAfter && left != 5000:
+					t.Errorf("tokens: %d remain, want 5000", left)
+				case left != 5000 && left != 4000:
+					t.Errorf("tokens: %d remain, charged more than once", left)
+				}
+				w.comeBackLater("user#1")
+				if got := w.left("user#1", quota); got != 10 {
+					t.Errorf("quota: %d remain in the end, want 10", got)
+				}
+			})
+		}
+	}
+}
+
+// A send is lost, the next is answered with a denial. Should the lost one arrive
+// after all, it must not charge for a call that was denied.
+func TestDeniedAfterAnUnansweredSend(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	here, there := w.process(), w.process()
+	open := w.admit(there, w.request("user#1", Charge{tokens, 5000}))
+	w.faulty(faults.LateRequest)
+	w.deny(here, w.request("user#1", Charge{tokens, 1000}), "tokens")
+	w.settle(open, 0)
+	if err := w.net.Deliver(); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.left("user#1", tokens); got != 5000 {
+		t.Errorf("%d remain, want 5000: the denied call was charged", got)
+	}
+	w.wantOpen("user#1", 0)
+	w.comeBackLater("user#1")
+}
+
+// A send of the settle fails; the next gets through: credited once.
+func TestSettleSendFails(t *testing.T) {
+	t.Parallel()
+	both := map[string]faults.Fault{}
+	for name, f := range maybeApplied {
+		both[name] = f
+	}
+	for name, f := range surelyNot {
+		both[name] = f
+	}
+	for name, f := range both {
+		for _, reserveLost := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, reserve reply lost %t", name, reserveLost), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				if reserveLost { // then the settle leaves a tombstone, which a repeated send must not take for the hold
+					w.faulty(faults.LostReply)
+				}
+				r := w.admit(w.process(quick), w.request("user#1", Charge{tokens, 1000}, Charge{quota, 1}))
+				w.faulty(f)
+				w.settle(r, 250, 0)
+				check := func() {
+					t.Helper()
+					w.wantOpen("user#1", 0)
+					if got := w.number("user#1", "g_tokens_3600"); got != 750*720_000 {
+						t.Errorf("credited %d µs of tokens, want %d", got, 750*720_000)
+					}
+					if w.left("user#1", tokens) != 4750 || w.left("user#1", quota) != 10 {
+						t.Error("not settled once")
+					}
+				}
+				check()
+				if err := w.net.Deliver(); err != nil {
+					t.Fatal(err)
+				}
+				check()
+				w.comeBackLater("user#1")
+			})
+		}
+	}
+}
+
+// The settle never gets through, or the process dies before it: the hold expires,
+// the quota comes back, tokens and requests stay charged.
+func TestSettleNeverArrives(t *testing.T) {
+	t.Parallel()
+	for name, f := range maybeApplied {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			r := w.admit(w.process(quick, func(o *Options) { o.SettleTimeout = 500 * time.Millisecond }),
+				w.request("user#1", Charge{tokens, 1000}, Charge{requests, 1}, Charge{quota, 5}))
+			w.plan = func(int) faults.Fault { return f }
+			err := r.Settle(ctx, []int64{250, 0, 0})
+			// If a first send applied and a later one was answered, it is known to be
+			// settled; if none is answered it is not.
+			if !errors.Is(err, ErrUnavailable) {
+				t.Fatalf("error %v", err)
+			}
+			w.plan = nil
+			applied := w.number("user#1", attrOpen) == 0
+			w.comeBackLater("user#1")
+			if got := w.left("user#1", quota); got != 10 {
+				t.Errorf("quota: %d remain, want 10", got)
+			}
+			if !applied && len(w.abandoned) == 0 && w.number("user#1", "g_tokens_3600") == 0 {
+				t.Error("nobody was told of the abandoned call")
+			}
+			// A late repetition by the owner changes nothing any more.
+			before := w.number("user#1", "g_cv_86400")
+			w.settle(r, 250, 0, 0)
+			if got := w.number("user#1", "g_cv_86400"); got != before {
+				t.Error("the quota came back twice")
+			}
+		})
+	}
+}
+
+// A sweep's reply is lost: what it gave back is given back once.
+func TestSweepSendFails(t *testing.T) {
+	t.Parallel()
+	for name, f := range maybeApplied {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.admit(w.process(), w.request("user#1", Charge{quota, 10}))
+			w.clock.advance(2 * time.Minute)
+			w.faulty(faults.None, f) // the reserve that finds it, the sweep
+			w.admit(w.process(quick), w.request("user#1", Charge{quota, 10}))
+			w.wantOpen("user#1", 1)
+			if got := w.number("user#1", "g_cv_86400"); got != day-120_000_000 {
+				t.Errorf("credited %d µs, want %d", got, day-120_000_000)
+			}
+			if err := w.net.Deliver(); err != nil {
+				t.Fatal(err)
+			}
+			w.wantOpen("user#1", 1)
+			if got := w.number("user#1", "g_cv_86400"); got != day-120_000_000 {
+				t.Errorf("credited %d µs in the end, want %d", got, day-120_000_000)
+			}
+		})
+	}
+}
+
+// The sweep and the late settle of one hold meet: one of them acts.
+func TestSweepMeetsSettle(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		w := newWorld(t)
+		r := w.admit(w.process(), w.request("user#1", Charge{tokens, 1000}, Charge{quota, 10}))
+		w.clock.advance(2 * time.Minute)
+		done := make(chan error, 2)
+		go func() { done <- r.Settle(ctx, []int64{1000, 0}) }()
+		go func() {
+			_, err := w.process().Reserve(ctx, w.request("user#1", Charge{quota, 10}))
+			done <- err
+		}()
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := w.number("user#1", "g_cv_86400"); got != day-120_000_000 {
+			t.Fatalf("credited %d µs, want %d", got, day-120_000_000)
+		}
+		w.comeBackLater("user#1")
+	}
+}
+
+// A cancelled request takes its reserve back.
+func TestReserveCancelled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	gone, leave := context.WithCancel(ctx)
+	w.faulty(faults.HangReply)
+	b := w.process()
+	arrived := make(chan struct{})
+	plan := w.plan
+	w.plan = func(n int) faults.Fault {
+		if n == 1 {
+			close(arrived)
+		}
+		return plan(n)
+	}
+	go func() { <-arrived; w.awaitItem("user#1"); leave() }()
+	if _, err := b.Reserve(gone, w.request("user#1", Charge{tokens, 1000})); !errors.Is(err, ErrUnavailable) {
+		t.Fatalf("error %v", err)
+	}
+	w.wantOpen("user#1", 0)
+	if got := w.left("user#1", tokens); got != 5000 {
+		t.Errorf("%d remain, want 5000", got)
+	}
+}
