@@ -97,6 +97,7 @@ type Status struct {
 	Limit     Limit
 	Remaining int64         // the largest cost that fits, 0 to Capacity
 	FullIn    time.Duration // until the limit is full again; 0 if it is
+	NextIn    time.Duration // until at least 1 fits; 0 if it does
 }
 
 // Abandoned is a call whose hold expired: its process died or could not reach
@@ -192,11 +193,15 @@ func (l Limit) Validate() error {
 
 // status is the state of l for a TAT at now.
 func (l Limit) status(tat, now int64) Status {
-	return Status{
+	s := Status{
 		Limit:     l,
 		Remaining: remaining(tat, now, l.Capacity, l.period()),
 		FullIn:    micros(max(0, tat-now)),
 	}
+	if one, err := increment(1, l.Capacity, l.period()); err == nil {
+		s.NextIn = micros(wait(tat, now, one, l.period()))
+	}
+	return s
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -1,0 +1,133 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/tokens"
+)
+
+// check reports what is wrong with the whole though each part is right. What
+// could not be read is zero or nil in p, was reported, and is passed over.
+func (p *Policy) check(r *reader) {
+	if p.Tiers[Anonymous] != nil && p.Fingerprint == nil && !r.has("fingerprint") {
+		r.reportAt(r.line("tiers."+Anonymous), "fingerprint", "is required where there is a tier %s: its secret keys the hashes that stand for those callers", Anonymous)
+	}
+	if p.Auth != nil && p.Tiers != nil && p.Tiers[User] == nil {
+		r.report("tiers."+User, "is required where there is auth: it is the tier of users without a plan")
+	}
+	p.checkCalls(r)
+}
+
+func (r *reader) has(path string) bool {
+	_, ok := r.lines[path]
+	return ok
+}
+
+// most remembers the largest of some figures and whose it is, so that a figure
+// that is too small for many calls is one mistake and says what it must be.
+type most[N int64 | price.Pico] struct {
+	figure  N
+	feature string
+	tier    string
+}
+
+func (m *most[N]) take(figure N, f *Feature, t *Tier) {
+	if figure > m.figure {
+		*m = most[N]{figure, f.Name, t.Name}
+	}
+}
+
+// checkCalls holds the dearest call of each tier to each feature against every
+// bound that it meets. A bound below it would deny that call for ever.
+func (p *Policy) checkCalls(r *reader) {
+	var (
+		overhead = make(overhead)
+		contexts = make(map[*Model]*most[int64])
+		pools    = make(map[*Pool]*most[price.Pico])
+	)
+	for _, tierName := range slices.Sorted(maps.Keys(p.Tiers)) {
+		t := p.Tiers[tierName]
+		path := "tiers." + tierName
+		var size, fixed most[int64]
+		var cost most[price.Pico]
+		for _, featureName := range p.FeatureNames(tierName) {
+			f := p.Features[featureName]
+			if t.MaxInputTokens == 0 || t.MaxOutputTokens == 0 || f.MaxOutputTokens == 0 {
+				continue
+			}
+			tokens, money := p.WorstCase(f, t)
+			size.take(tokens, f, t)
+			cost.take(money, f, t)
+			for _, pool := range p.PoolsFor(t) {
+				largest(pools, pool).take(money, f, t)
+			}
+			for _, m := range f.models() {
+				largest(contexts, m).take(tokens, f, t)
+				fixed.take(overhead.of(m, f.System, t.MaxInputTokens), f, t)
+			}
+		}
+
+		if fixed.figure > 0 && fixed.figure >= t.MaxInputTokens {
+			r.report(path+".max_input_tokens", "must be above %d, which the system prompt of feature %s and the framing of a message take", fixed.figure, fixed.feature)
+		}
+		tokenLimit := func(l *Limit, path string) {
+			if l != nil && l.Capacity > 0 && size.figure > l.Capacity {
+				r.report(path+".capacity", "must be at least %d: a call to feature %s may take %d input tokens and %d output tokens", size.figure, size.feature, t.MaxInputTokens, size.figure-t.MaxInputTokens)
+			}
+		}
+		tokenLimit(t.Tokens, path+".limits.tokens")
+		if t.Network != nil {
+			tokenLimit(t.Network.Tokens, path+".network.tokens")
+		}
+		if l := t.Spend; l != nil && l.Capacity > 0 && cost.figure.MicroDollars() > l.Capacity {
+			r.report(path+".limits.spend.usd", "must be at least %s: a call to feature %s may cost that", picoDollars(cost.figure.MicroDollars()), cost.feature)
+		}
+	}
+
+	for pool, dearest := range pools {
+		if pool.Ceiling > 0 && dearest.figure > pool.Burst() {
+			r.report("pools."+pool.Name+".usd", "must be at least %s: a quarter of it may be spent at once, and a call of tier %s to feature %s may cost %s", picoDollars((4 * dearest.figure).MicroDollars()), dearest.tier, dearest.feature, dearest.figure)
+		}
+	}
+	for m, longest := range contexts {
+		if m.Context > 0 && longest.figure > m.Context {
+			r.report("models."+m.Name+".context", "must be at least %d: tier %s may send and get so many tokens in a call to feature %s; if the model has no more, lower their caps", longest.figure, longest.tier, longest.feature)
+		}
+	}
+}
+
+func largest[K comparable, N int64 | price.Pico](m map[K]*most[N], key K) *most[N] {
+	if m[key] == nil {
+		m[key] = new(most[N])
+	}
+	return m[key]
+}
+
+// overhead counts what of each call is not the caller's: the system prompt and
+// the framing of it, of one message and of the reply. It remembers, since
+// tiers share features.
+type overhead map[[2]string]int64 // by tokenizer and system prompt
+
+// of gives a bound if that is below enough, else the number of m's tokenizer,
+// whose tables take longer to build than all else here.
+func (o overhead) of(m *Model, system string, enough int64) int64 {
+	n := o.count(defaultTokenizer, system)
+	if n >= enough {
+		n = o.count(m.Tokenizer, system)
+	}
+	return n
+}
+
+func (o overhead) count(tokenizer, system string) int64 {
+	key := [2]string{tokenizer, system}
+	n, counted := o[key]
+	if !counted {
+		if t, err := tokens.New(tokenizer); err == nil { // else it was reported
+			n = int64(t.Count(system) + 2*t.PerMessage() + t.PerReply())
+		}
+		o[key] = n
+	}
+	return n
+}

@@ -1,0 +1,79 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Notes says, a sentence each, what does not exist because its section was left
+// out, and what is allowed but unwise. None of it is a mistake.
+func (p *Policy) Notes() []string {
+	var notes []string
+	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	anonymous := p.Tiers[Anonymous]
+
+	if p.Auth == nil {
+		var tiers []string
+		for _, name := range slices.Sorted(maps.Keys(p.Tiers)) {
+			if name != Anonymous {
+				tiers = append(tiers, name)
+			}
+		}
+		if tiers != nil {
+			note("auth is left out: the tiers beyond anonymous (%s) do not exist, and a caller with a token gets 401.", strings.Join(tiers, ", "))
+		} else {
+			note("auth is left out: tiers beyond anonymous do not exist, and a caller with a token gets 401.")
+		}
+	}
+	if anonymous == nil {
+		note("tiers.anonymous is left out: a caller without a token gets 401.")
+	}
+	if p.CORS == nil {
+		note("cors is left out: cross-origin callers do not exist, and pages of other origins are refused.")
+	}
+	switch {
+	case len(p.Pools) == 0:
+		note("pools is left out: ceilings do not exist, and nothing bounds what all callers cost together.")
+	case p.Pools[PoolAll] == nil:
+		for _, name := range slices.Sorted(maps.Keys(p.Tiers)) {
+			if p.Tiers[name].Pool == "" {
+				note("pools has no %s and tiers.%s no pool: nothing bounds what the callers of that tier cost together.", PoolAll, name)
+			}
+		}
+	}
+	if p.Challenge == nil {
+		note("challenge is left out: challenges do not exist.")
+		if anonymous != nil {
+			if anonymous.ChallengeAt > 0 {
+				note("tiers.anonymous.challenge_at has no effect without challenge.")
+			}
+			if anonymous.Passes != nil {
+				note("tiers.anonymous.passes has no effect without challenge.")
+			}
+		}
+		if p.Alarm != nil && p.Alarm.Fuse == "challenge" {
+			note("alarm.fuse is challenge, which has no effect without challenge.")
+		}
+	}
+	if anonymous != nil && anonymous.Network == nil {
+		note("tiers.anonymous.network is left out: the clients of one network are not limited together, and a script that changes its user agent is stopped by a pool alone.")
+	}
+	if p.CloudFront == nil {
+		note("cloudfront is left out: TLS signals do not exist, and the clients of a network are told apart by user agent alone.")
+	}
+	if p.Admin == nil {
+		note("admin is left out: the ARN allow-list does not exist, and every AWS identity that may call the admin routes is an administrator.")
+	}
+	if p.Alarm == nil {
+		note("alarm is left out: the alarm does not exist, and nobody is told of unusual spending.")
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Providers)) {
+		if u, err := url.Parse(p.Providers[name].BaseURL); err == nil && u.Scheme == "http" && !loopback(u) {
+			note("providers.%s.base_url is http: prompts and the key travel in the clear.", name)
+		}
+	}
+	return notes
+}

@@ -1,0 +1,489 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// good is a small file without mistakes; the tests change one thing in it.
+// Mind the line numbers: want lines name them.
+const good = `providers:
+  main:
+    kind: openai
+    base_url: https://api.example.com/v1
+    api_key: {env: API_KEY}
+    timeout: 30s
+models:
+  small:
+    provider: main
+    id: small-1
+    tokenizer: o200k_base
+    context: 20000
+    max_tokens_field: max_tokens
+    price_per_mtok:
+      input: "0.40"
+      output: "1.60"
+  large:
+    provider: main
+    id: large-1
+    context: 20000
+    price_per_mtok: {input: "4", cached_input: "1", cache_write: "5", output: "16", long_context: {above: 9000, input: "8", output: "24"}}
+features:
+  ask:
+    model: small
+    system: Be brief.
+    max_output_tokens: 500
+  cv:
+    model: small
+    fallback: large
+    max_output_tokens: 1000
+    tiers: [user]
+    allow: [system, response_format]
+    quota: {capacity: 10, per: 24h}
+tiers:
+  anonymous:
+    max_input_chars: 2000
+    max_input_tokens: 2000
+    max_messages: 16
+    max_output_tokens: 400
+    max_in_flight: 4
+    limits:
+      tokens: {capacity: 5000, per: 1h}
+      requests: {capacity: 20, per: 1m}
+    challenge_at: 0.5
+    pool: anonymous
+    network:
+      tokens: {capacity: 50000, per: 1h}
+      requests: {capacity: 200, per: 1m}
+      max_in_flight: 32
+    passes: {capacity: 30, per: 1h, ttl: 30m, calls: 20}
+  user:
+    max_input_tokens: 10000
+    max_output_tokens: 2000
+    limits:
+      tokens: {capacity: 50000, per: 1h}
+      spend: {usd: "2.00", per: 24h}
+pools:
+  anonymous: {usd: "2.00", per: 1h}
+  all: {usd: "20.00", per: 1h}
+auth:
+  issuer: https://id.example.com/
+  audience: app
+  jwks_url: https://id.example.com/jwks.json
+  plan_claim: plan
+cors:
+  origins: ["https://app.example.com", "http://localhost:5173"]
+challenge:
+  kind: altcha
+  secret: {env: CHALLENGE_SECRET}
+fingerprint:
+  secret: {ssm: /app/fingerprint}
+cloudfront:
+  origin_secrets: [{ssm: /app/origin-1}, {secret: app/origin-2}]
+admin:
+  allow_arns: ["arn:aws:iam::123456789012:role/support"]
+alarm:
+  threshold_usd: "8.00"
+  factor: 4
+  floor_usd: "1.00"
+  repeat_every: 1h
+  fuse: challenge
+`
+
+// problemsOf gives "line path" of each mistake.
+func problemsOf(t *testing.T, file string) (places []string, text string) {
+	t.Helper()
+	p, err := Parse([]byte(file))
+	if err == nil {
+		return nil, ""
+	}
+	var problems Problems
+	if !errors.As(err, &problems) || p != nil {
+		t.Fatalf("got %v, %T, want nil, Problems", p, err)
+	}
+	for _, problem := range problems {
+		places = append(places, strings.TrimSpace(fmt.Sprintf("%d %s", problem.Line, problem.Path)))
+	}
+	return places, err.Error()
+}
+
+func TestGood(t *testing.T) {
+	t.Parallel()
+	if places, text := problemsOf(t, good); places != nil {
+		t.Fatal(text)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name     string
+		old, new string // replaced once in good; old must be unique
+		want     string // "line path", several separated by " | "
+		says     string // part of the message
+	}{
+		// The file as a whole.
+		{"empty", good, "", "1", "empty"},
+		{"only comments", good, "# nothing\n\n", "1", "empty"},
+		{"a list", good, "- providers\n", "1", "mapping"},
+		{"a text", good, "providers\n", "1", "mapping"},
+		{"null", good, "~\n", "1", "no value"},
+		{"two documents", "features:\n", "---\nfeatures:\n", "22", "one document"},
+		{"broken flow", "api_key: {env: API_KEY}", "api_key: {env: API_KEY", "6", "not valid YAML"},
+		{"tab", "    id: small-1", "\tid: small-1", "10", "not valid YAML"},
+		{"invalid UTF-8", "id: small-1", "id: small-\xff", "10", "UTF-8"},
+		{"control character", "id: small-1", "id: small-\x01", "10", "control"},
+		{"unknown alias", "id: small-1", "id: *small", "10", "aliases"},
+		{"deep nesting", "id: small-1", "id: " + strings.Repeat("[", 40) + strings.Repeat("]", 40), "10", "depth"},
+		{"too large", good, "# " + strings.Repeat("x", 1<<20) + "\n" + good, "1", "1 MiB"},
+		{"incompatible version", "providers:\n  main:", "%YAML 3.0\n---\nproviders:\n  main:", "1", "YAML"},
+
+		// Keys.
+		{"unknown section", "fingerprint:\n", "finger_print:\n", "35 fingerprint | 70 finger_print", "known here: admin, alarm"},
+		{"unknown key", "    timeout: 30s", "    time_out: 30s", "6 providers.main.time_out", "known here: api_key, base_url, kind, timeout"},
+		{"unknown key in a limit", "spend: {usd: \"2.00\", per: 24h}", "spend: {usd: \"2.00\", per: 24h, capacity: 1}", "56 tiers.user.limits.spend.capacity", "known here: per, usd"},
+		{"unknown limit", "requests: {capacity: 20, per: 1m}", "calls: {capacity: 20, per: 1m}", "43 tiers.anonymous.limits.calls", "unknown key"},
+		{"keys differ by case", "    kind: openai", "    Kind: openai", "2 providers.main.kind | 3 providers.main.Kind", "is required"},
+		{"merge key", "    id: small-1", "    <<: {id: small-1}", "8 models.small.id | 10 models.small.<<", "unknown key"},
+		{"duplicate key", "    id: small-1", "    id: small-1\n    id: small-2", "11 models.small.id", "first on line 10"},
+		{"duplicate section", "cors:\n", "pools: {}\ncors:\n", "65 pools", "first on line 57"},
+		{"duplicate name", "  large:\n", "  small:\n", "17 models.small | 29 features.cv.fallback", "twice"},
+		{"key that is no text", "    id: small-1", "    id: small-1\n    [a]: b", "11 models.small", "plain name"},
+		{"key in quotes with a line break", "    id: small-1", "    id: small-1\n    \"a\\nb\": c", `11 models.small."a\nb"`, "unknown key"},
+		{"very long key", "    id: small-1", "    id: small-1\n    " + strings.Repeat("k", 100) + ": c", `11 models.small."` + strings.Repeat("k", 64) + `..."`, "unknown key"},
+		{"anchor", "    id: small-1", "    id: &id small-1", "10 models.small.id", "aliases"},
+		{"alias", "    id: small-1", "    id: &id small-1\n    tokenizer: *id", "10 models.small.id | 11 models.small.tokenizer | 12 models.small.tokenizer", "aliases"},
+		{"anchor on a mapping, and its content", "  large:\n    provider: main", "  large: &l\n    provider: other", "17 models.large | 18 models.large.provider", "aliases"},
+		{"tag", "context: 20000\n    max", "context: !!int \"20000\"\n    max", "12 models.small.context", "tags"},
+		{"custom tag on a mapping", "  ask:\n", "  ask: !feature\n", "23 features.ask", "tags"},
+
+		// Types.
+		{"section without value", "cors:\n  origins: [\"https://app.example.com\", \"http://localhost:5173\"]", "cors:", "65 cors", "has no value"},
+		{"text for a mapping", "api_key: {env: API_KEY}", "api_key: API_KEY", "5 providers.main.api_key", "{env: NAME}"},
+		{"list for a mapping", "limits:\n      tokens: {capacity: 50000, per: 1h}\n      spend: {usd: \"2.00\", per: 24h}", "limits: [1]", "54 tiers.user.limits", "mapping"},
+		{"text for a list", "tiers: [user]", "tiers: user", "31 features.cv.tiers", "list of tiers"},
+		{"mapping for a text", "id: small-1", "id: {a: b}", "10 models.small.id", "must be text"},
+		{"number for a text", "id: small-1", "id: 41", "10 models.small.id", "in quotes"},
+		{"date for a text", "id: small-1", "id: 2026-11-30", "10 models.small.id", "in quotes"},
+		{"bool for a text", "system: Be brief.", "system: true", "25 features.ask.system", "in quotes"},
+		{"null for a text", "system: Be brief.", "system:", "25 features.ask.system", "has no value"},
+		{"text with a space", "id: small-1", "id: small 1", "10 models.small.id", "without spaces"},
+		{"empty text", "id: small-1", `id: ""`, "10 models.small.id", "without spaces"},
+		{"text for a number", "max_in_flight: 4", `max_in_flight: "4"`, "40 tiers.anonymous.max_in_flight", "whole number from 1 to"},
+		{"bool for a number", "max_in_flight: 4", "max_in_flight: true", "40 tiers.anonymous.max_in_flight", "whole number"},
+
+		// Numbers.
+		{"zero", "max_messages: 16", "max_messages: 0", "38 tiers.anonymous.max_messages", "from 1 to 10000"},
+		{"negative", "max_messages: 16", "max_messages: -1", "38 tiers.anonymous.max_messages", "from 1 to 10000"},
+		{"fraction", "max_messages: 16", "max_messages: 1.5", "38 tiers.anonymous.max_messages", "whole number"},
+		{"exponent", "max_messages: 16", "max_messages: 1e3", "38 tiers.anonymous.max_messages", "whole number"},
+		{"infinity", "max_messages: 16", "max_messages: .inf", "38 tiers.anonymous.max_messages", "whole number"},
+		{"hexadecimal", "max_messages: 16", "max_messages: 0x10", "38 tiers.anonymous.max_messages", "whole number"},
+		{"leading zero", "max_messages: 16", "max_messages: 016", "38 tiers.anonymous.max_messages", "whole number"},
+		{"underscore", "max_messages: 16", "max_messages: 1_6", "38 tiers.anonymous.max_messages", "whole number"},
+		{"beyond int64", "capacity: 10,", "capacity: 99999999999999999999,", "33 features.cv.quota.capacity", "from 1 to 1000000000000"},
+		{"too large a number", "max_output_tokens: 500", "max_output_tokens: 100000001", "26 features.ask.max_output_tokens", "from 1 to 100000000"},
+		{"challenge_at zero", "challenge_at: 0.5", "challenge_at: 0", "44 tiers.anonymous.challenge_at", "above 0"},
+		{"challenge_at negative", "challenge_at: 0.5", "challenge_at: -0.5", "44 tiers.anonymous.challenge_at", "above 0"},
+		{"challenge_at not a number", "challenge_at: 0.5", "challenge_at: .nan", "44 tiers.anonymous.challenge_at", "above 0"},
+		{"factor of one", "factor: 4", "factor: 1", "78 alarm.factor", "above 1"},
+
+		// Money.
+		{"missing price", "      output: \"1.60\"\n", "", "14 models.small.price_per_mtok.output", "is required"},
+		{"missing prices", "    price_per_mtok:\n      input: \"0.40\"\n      output: \"1.60\"\n", "", "8 models.small.price_per_mtok", "is required"},
+		{"missing long price", "long_context: {above: 9000, input: \"8\", output: \"24\"}", "long_context: {above: 9000, input: \"8\"}", "21 models.large.price_per_mtok.long_context.output", "is required"},
+		{"negative price", `input: "0.40"`, `input: "-0.40"`, "15 models.small.price_per_mtok.input", `"0.40"`},
+		{"price with an exponent", `input: "0.40"`, `input: 4e-1`, "15 models.small.price_per_mtok.input", "decimal"},
+		{"price with a sign", `input: "0.40"`, `input: "$0.40"`, "15 models.small.price_per_mtok.input", "decimal"},
+		{"price with a comma", `input: "0.40"`, `input: "0,40"`, "15 models.small.price_per_mtok.input", "decimal"},
+		{"price without a leading digit", `input: "0.40"`, `input: .40`, "15 models.small.price_per_mtok.input", "decimal"},
+		{"price without a last digit", `input: "0.40"`, `input: "0."`, "15 models.small.price_per_mtok.input", "decimal"},
+		{"price with 7 decimals", `input: "0.40"`, `input: "0.4000001"`, "15 models.small.price_per_mtok.input", "6 decimals"},
+		{"price in spaces", `input: "0.40"`, `input: " 0.40"`, "15 models.small.price_per_mtok.input", "decimal"},
+		{"absurd price", `input: "0.40"`, `input: "10000.000001"`, "15 models.small.price_per_mtok.input", "up to 10000"},
+		{"price of null", `input: "0.40"`, `input: ~`, "15 models.small.price_per_mtok.input", "has no value"},
+		{"price of true", `input: "0.40"`, `input: true`, "15 models.small.price_per_mtok.input", "decimal"},
+		{"spend of zero", `spend: {usd: "2.00"`, `spend: {usd: "0.00"`, "56 tiers.user.limits.spend.usd", "above 0"},
+		{"pool with 7 decimals", `all: {usd: "20.00"`, `all: {usd: "20.0000001"`, "59 pools.all.usd", "6 decimals"},
+		{"absurd pool", `all: {usd: "20.00"`, `all: {usd: "1000001"`, "59 pools.all.usd", "up to 1000000"},
+		{"threshold of zero", `threshold_usd: "8.00"`, `threshold_usd: 0`, "77 alarm.threshold_usd", "above 0"},
+
+		// Durations.
+		{"number without a unit", "timeout: 30s", "timeout: 30", "6 providers.main.timeout", "such as 30s"},
+		{"timeout too long", "timeout: 30s", "timeout: 16m", "6 providers.main.timeout", "from 100ms to 15m"},
+		{"period of zero", "all: {usd: \"20.00\", per: 1h}", "all: {usd: \"20.00\", per: 0s}", "59 pools.all.per", "from 1s to 366d"},
+		{"negative period", "all: {usd: \"20.00\", per: 1h}", "all: {usd: \"20.00\", per: -1h}", "59 pools.all.per", "duration"},
+		{"negative after days", "all: {usd: \"20.00\", per: 1h}", "all: {usd: \"20.00\", per: 2d-1h}", "59 pools.all.per", "duration"},
+		{"half days", "all: {usd: \"20.00\", per: 1h}", "all: {usd: \"20.00\", per: 1.5d}", "59 pools.all.per", "1d12h"},
+		{"days behind", "all: {usd: \"20.00\", per: 1h}", "all: {usd: \"20.00\", per: 12h1d}", "59 pools.all.per", "1d12h"},
+		{"weeks", "all: {usd: \"20.00\", per: 1h}", "all: {usd: \"20.00\", per: 1w}", "59 pools.all.per", "duration"},
+		{"part of a second", "all: {usd: \"20.00\", per: 1h}", "all: {usd: \"20.00\", per: 1500ms}", "59 pools.all.per", "whole seconds"},
+		{"too long a period", "all: {usd: \"20.00\", per: 1h}", "all: {usd: \"20.00\", per: 366d1s}", "59 pools.all.per", "to 366d"},
+		{"very many days", "all: {usd: \"20.00\", per: 1h}", "all: {usd: \"20.00\", per: 99999999999d}", "59 pools.all.per", "to 366d"},
+		{"missing period", "requests: {capacity: 20, per: 1m}", "requests: {capacity: 20}", "43 tiers.anonymous.limits.requests.per", "is required"},
+		{"passes good for days", "ttl: 30m", "ttl: 2d", "50 tiers.anonymous.passes.ttl", "to 1d"},
+
+		// Names and references.
+		{"name with a capital", "  cv:\n", "  CV:\n", "27 features.CV", "a-z"},
+		{"name too long", "  cv:\n", "  " + strings.Repeat("c", 33) + ":\n", "27 features." + strings.Repeat("c", 33), "1 to 32 characters"},
+		{"name with a dot", "  large:\n    provider", "  lar.ge:\n    provider", "17 models.lar.ge | 29 features.cv.fallback", "a-z"},
+		{"empty name", "  cv:\n", "  \"\":\n", `27 features.""`, "1 to 32"},
+		{"feature named like a limit", "  cv:\n", "  tokens:\n", "27 features.tokens", "like a limit"},
+		{"feature named like the limit of passes", "  cv:\n", "  passes:\n", "27 features.passes", "like a limit"},
+		{"feature named in_flight", "  cv:\n", "  in_flight:\n", "27 features.in_flight", "like a limit"},
+		{"feature named all", "  cv:\n", "  all:\n", "27 features.all", "all"},
+		{"feature like o1", "  cv:\n", "  o1-cv:\n", "27 features.o1-cv", "clients"},
+		{"feature like gpt-5", "  cv:\n", "  gpt-5-cv:\n", "27 features.gpt-5-cv", "clients"},
+		{"feature with codex", "  cv:\n", "  my-codex:\n", "27 features.my-codex", "clients"},
+		{"unknown provider", "provider: main\n    id: small-1", "provider: mani\n    id: small-1", "9 models.small.provider", "one of: main"},
+		{"unknown model", "  ask:\n    model: small", "  ask:\n    model: tiny", "24 features.ask.model", "one of: large, small"},
+		{"unknown fallback", "fallback: large", "fallback: huge", "29 features.cv.fallback", "one of: large, small"},
+		{"fallback to itself", "fallback: large", "fallback: small", "29 features.cv.fallback", "another model"},
+		{"unknown tier", "tiers: [user]", "tiers: [user, por]", "31 features.cv.tiers[1]", "one of: anonymous, user"},
+		{"tier twice", "tiers: [user]", "tiers: [user, user]", "31 features.cv.tiers[1]", "twice"},
+		{"no tier", "tiers: [user]", "tiers: []", "31 features.cv.tiers", "list of 1 to"},
+		{"unknown pool", "pool: anonymous", "pool: visitors", "45 tiers.anonymous.pool", "one of: all, anonymous"},
+		{"pool all", "pool: anonymous", "pool: all", "45 tiers.anonymous.pool", "already"},
+		{"unknown tokenizer", "tokenizer: o200k_base", "tokenizer: p50k_base", "11 models.small.tokenizer", "upper_bound"},
+		{"unknown kind of provider", "kind: openai", "kind: azure", "3 providers.main.kind", "openai, anthropic, bedrock"},
+		{"unknown max_tokens_field", "max_tokens_field: max_tokens", "max_tokens_field: tokens", "13 models.small.max_tokens_field", "max_completion_tokens"},
+		{"unknown thing to allow", "allow: [system, response_format]", "allow: [tools]", "32 features.cv.allow[0]", "system, response_format"},
+		{"no features", good[strings.Index(good, "features:\n"):strings.Index(good, "tiers:\n  anonymous")], "features: {}\n", "22 features", "1 to 100 entries"},
+		{"too many entries", "pools:\n", "pools:\n" + manyPools(101), "57 pools", "1 to 100 entries"},
+
+		// What sections need.
+		{"provider without kind", "    kind: openai\n", "", "2 providers.main.kind", "is required"},
+		{"openai without base_url", "    base_url: https://api.example.com/v1\n", "", "2 providers.main.base_url", "is required for kind openai"},
+		{"anthropic without key", "    kind: openai\n    base_url: https://api.example.com/v1\n    api_key: {env: API_KEY}", "    kind: anthropic", "2 providers.main.api_key | 11 models.small.max_tokens_field", "is required for kind anthropic"},
+		{"bedrock with key", "    kind: openai", "    kind: bedrock", "5 providers.main.api_key | 13 models.small.max_tokens_field", "own role"},
+		{"base_url of another scheme", "base_url: https", "base_url: ftp", "4 providers.main.base_url", "http or https"},
+		{"base_url without host", "base_url: https://api.example.com/v1", "base_url: https:///v1", "4 providers.main.base_url", "http or https"},
+		{"base_url with password", "base_url: https://api", "base_url: https://user:hunter2@api", "4 providers.main.base_url", "without user"},
+		{"base_url with query", "example.com/v1", "example.com/v1?key=hunter2", "4 providers.main.base_url", "query"},
+		{"model without context", "    context: 20000\n    max", "    max", "8 models.small.context", "is required"},
+		{"model without provider", "    provider: main\n    id: small-1", "    id: small-1", "8 models.small.provider", "is required"},
+		{"feature without cap", "    max_output_tokens: 500\n", "", "23 features.ask.max_output_tokens", "is required"},
+		{"feature without content", "  ask:\n    model: small\n    system: Be brief.\n    max_output_tokens: 500\n", "  ask:\n", "23 features.ask", "has no value"},
+		{"tier without cap", "    max_input_tokens: 10000\n", "", "51 tiers.user.max_input_tokens", "is required"},
+		{"tier without limits", "    limits:\n      tokens: {capacity: 50000, per: 1h}\n      spend: {usd: \"2.00\", per: 24h}\n", "", "51 tiers.user.limits", "is required"},
+		{"tier with empty limits", "    limits:\n      tokens: {capacity: 50000, per: 1h}\n      spend: {usd: \"2.00\", per: 24h}\n", "    limits: {}\n", "54 tiers.user.limits", "at least one"},
+		{"network with empty limits", "      tokens: {capacity: 50000, per: 1h}\n      requests: {capacity: 200, per: 1m}\n      max_in_flight: 32\n", "      max_in_flight: 32\n", "46 tiers.anonymous.network", "at least one"},
+		{"network of users", "    max_output_tokens: 2000\n", "    max_output_tokens: 2000\n    network: {requests: {capacity: 1, per: 1s}}\n", "54 tiers.user.network", "anonymous alone"},
+		{"challenge of users", "    max_output_tokens: 2000\n", "    max_output_tokens: 2000\n    challenge_at: 0.5\n", "54 tiers.user.challenge_at", "anonymous alone"},
+		{"anonymous without fingerprint", "fingerprint:\n  secret: {ssm: /app/fingerprint}\n", "", "35 fingerprint", "is required"},
+		{"auth without tier user", "  user:\n    max_input", "  pro:\n    max_input", "31 features.cv.tiers[0] | 34 tiers.user", "is required where there is auth"},
+		{"auth without audience", "  audience: app\n", "", "60 auth.audience", "is required"},
+		{"keys over http", "jwks_url: https://id", "jwks_url: http://id", "63 auth.jwks_url", "must be https"},
+		{"origin with a path", "https://app.example.com\"", "https://app.example.com/\"", "66 cors.origins[0]", "such as https://app.example.com"},
+		{"origin in capitals", "https://app.example.com\"", "https://App.example.com\"", "66 cors.origins[0]", "lower case"},
+		{"origin with the usual port", "https://app.example.com\"", "https://app.example.com:443\"", "66 cors.origins[0]", "usual"},
+		{"origin of any kind", "https://app.example.com\"", "*\"", "66 cors.origins[0]", "origin"},
+		{"origin null", "\"https://app.example.com\"", "null", "66 cors.origins[0]", "has no value"},
+		{"origin without scheme", "https://app.example.com\"", "app.example.com\"", "66 cors.origins[0]", "origin"},
+		{"origin twice", "http://localhost:5173", "https://app.example.com", "66 cors.origins[1]", "twice"},
+		{"unknown challenge", "kind: altcha", "kind: recapcha", "68 challenge.kind", "recaptcha"},
+		{"challenge without site_key", "kind: altcha", "kind: turnstile", "67 challenge.site_key", "is required for kind turnstile"},
+		{"altcha with site_key", "kind: altcha", "kind: altcha\n  site_key: abc", "69 challenge.site_key", "left out"},
+		{"challenge hostname with scheme", "kind: altcha", "kind: hcaptcha\n  site_key: abc\n  hostname: https://app.example.com", "70 challenge.hostname", "host name alone"},
+		{"no origin secrets", "origin_secrets: [{ssm: /app/origin-1}, {secret: app/origin-2}]", "origin_secrets: []", "73 cloudfront.origin_secrets", "list of 1 to"},
+		{"something else than an ARN", "arn:aws:iam::123456789012:role/support", "support", "75 admin.allow_arns[0]", "arn:aws:iam"},
+		{"unknown fuse", "fuse: challenge", "fuse: closed", "81 alarm.fuse", "none, challenge, anonymous_off, open"},
+
+		// Secrets, none of which may be repeated: see also TestSecretsAreNotRepeated.
+		{"secret as text", "secret: {env: CHALLENGE_SECRET}", "secret: hunter2", "69 challenge.secret", "{env: NAME}"},
+		{"secret as a key", "secret: {env: CHALLENGE_SECRET}", "secret: {hunter2}", "69 challenge.secret", "{env: NAME}"},
+		{"secret of two kinds", "secret: {env: CHALLENGE_SECRET}", "secret: {env: A, ssm: B}", "69 challenge.secret", "one key"},
+		{"secret of an unknown kind", "secret: {env: CHALLENGE_SECRET}", "secret: {value: hunter2}", "69 challenge.secret", "{env: NAME}"},
+		{"secret of no kind", "secret: {env: CHALLENGE_SECRET}", "secret: {}", "69 challenge.secret", "{env: NAME}"},
+		{"secret of null", "secret: {env: CHALLENGE_SECRET}", "secret:", "69 challenge.secret", "{env: NAME}"},
+		{"secret in place of a variable", "secret: {env: CHALLENGE_SECRET}", "secret: {env: hunter-2}", "69 challenge.secret.env", "environment variable"},
+		{"secret in place of a parameter", "{ssm: /app/origin-1}", "{ssm: hunter 2}", "73 cloudfront.origin_secrets[0].ssm", "SSM parameter"},
+		{"missing secret", "  secret: {env: CHALLENGE_SECRET}\n", "", "67 challenge.secret", "is required"},
+
+		// The whole: what one call may take must fit every bound.
+		{"call above the token limit", "tokens: {capacity: 5000,", "tokens: {capacity: 2399,", "42 tiers.anonymous.limits.tokens.capacity", "at least 2400"},
+		{"call above the network's token limit", "tokens: {capacity: 50000, per: 1h}\n      requests: {capacity: 200", "tokens: {capacity: 2399, per: 1h}\n      requests: {capacity: 200", "47 tiers.anonymous.network.tokens.capacity", "at least 2400"},
+		// cv falls back to the large model at its long rates: 10,000 x 8 + 1,000 x 24 dollars per million.
+		{"call above the spend limit", `spend: {usd: "2.00"`, `spend: {usd: "0.103999"`, "56 tiers.user.limits.spend.usd", "at least 0.104:"},
+		{"call above a pool's burst", `all: {usd: "20.00"`, `all: {usd: "0.415999"`, "59 pools.all.usd", "at least 0.416:"},
+		{"call above its tier's pool's burst", `anonymous: {usd: "2.00"`, `anonymous: {usd: "0.005759"`, "58 pools.anonymous.usd", "at least 0.00576:"},
+		{"call above the context", "context: 20000\n    price", "context: 10999\n    price", "20 models.large.context", "at least 11000"},
+		{"system prompt above the input cap", "system: Be brief.", "system: " + strings.Repeat("brief ", 2000), "37 tiers.anonymous.max_input_tokens", "feature ask"},
+		{"framing above the input cap", "max_input_tokens: 2000", "max_input_tokens: 8", "37 tiers.anonymous.max_input_tokens", "feature ask"},
+	}
+	if len(tests) < 70 {
+		t.Errorf("only %d cases", len(tests))
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if n := strings.Count(good, test.old); n != 1 {
+				t.Fatalf("%q stands %d times in the good file", test.old, n)
+			}
+			places, text := problemsOf(t, strings.Replace(good, test.old, test.new, 1))
+			if got := strings.Join(places, " | "); got != test.want {
+				t.Errorf("got  %s\nwant %s\n%s", got, test.want, text)
+			}
+			if !strings.Contains(text, test.says) {
+				t.Errorf("does not say %q:\n%s", test.says, text)
+			}
+		})
+	}
+}
+
+func manyPools(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "  p%d: {usd: 1, per: 1h}\n", i)
+	}
+	return b.String()
+}
+
+// TestAccepted holds what looks unusual and is right.
+func TestAccepted(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string][2]string{
+		"comments and blank lines": {"providers:\n  main", "# x\n\nproviders: # y\n  main"},
+		"document start":           {"providers:\n  main", "---\nproviders:\n  main"},
+		"byte order mark":          {"providers:\n  main", "\ufeffproviders:\n  main"},
+		"CRLF":                     {"kind: openai\n", "kind: openai\r\n"},
+		"price as a number":        {`input: "0.40"`, "input: 0.40"},
+		"price of zero, written":   {`input: "0.40"`, "input: 0"},
+		"days":                     {"per: 24h}\ntiers", "per: 366d}\ntiers"},
+		"days and more":            {"per: 24h}\ntiers", "per: 1d12h30m}\ntiers"},
+		"fractions of hours":       {"per: 24h}\ntiers", "per: 1.5h}\ntiers"},
+		"no system prompt":         {"    system: Be brief.\n", ""},
+		"system prompt of many bytes and fewer tokens": {"system: Be brief.", "system: " + strings.Repeat("brief ", 340)},
+		"empty system prompt":                          {"system: Be brief.", `system: ""`},
+		"challenge_at above 1":                         {"challenge_at: 0.5", "challenge_at: 2"},
+		"no pools, but a tier names it":                {"pools:\n  anonymous: {usd: \"2.00\", per: 1h}\n  all: {usd: \"20.00\", per: 1h}\n", ""},
+		"provider without key":                         {"    api_key: {env: API_KEY}\n", ""},
+		"provider on this machine":                     {"base_url: https://api.example.com/v1", "base_url: http://127.0.0.1:8080/v1"},
+		"key server on this machine":                   {"jwks_url: https://id.example.com/jwks.json", "jwks_url: http://localhost:8787/jwks.json"},
+		"issuer without scheme":                        {"issuer: https://id.example.com/", "issuer: accounts.example.com"},
+		"IPv6 origin":                                  {"http://localhost:5173", "http://[::1]:5173"},
+		"secret by ARN":                                {"{secret: app/origin-2}", "{secret: \"arn:aws:secretsmanager:eu-west-1:123456789012:secret:app-x\"}"},
+		"o without a digit":                            {"  ask:\n", "  overview:\n"},
+		"alarm without numbers":                        {good[strings.Index(good, "  threshold_usd"):], "  fuse: none\n"},
+		"call that just fits":                          {"tokens: {capacity: 5000,", "tokens: {capacity: 2400,"},
+		"price that just fits":                         {`spend: {usd: "2.00"`, `spend: {usd: "0.104"`},
+		"burst that just fits":                         {`all: {usd: "20.00"`, `all: {usd: "0.416"`},
+		"context that just fits":                       {"context: 20000\n    price", "context: 11000\n    price"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if n := strings.Count(good, change[0]); n != 1 {
+				t.Fatalf("%q stands %d times in the good file", change[0], n)
+			}
+			if _, text := problemsOf(t, strings.Replace(good, change[0], change[1], 1)); text != "" {
+				t.Error(text)
+			}
+		})
+	}
+}
+
+// TestAllMistakes: none hides another, and they come in the order of the file.
+func TestAllMistakes(t *testing.T) {
+	t.Parallel()
+	file := good
+	for _, change := range [][2]string{
+		{"    kind: openai", "    kind: azure\n    colour: red"},
+		{`output: "1.60"`, `output: cheap`},
+		{"per: 24h}\ntiers", "per: daily}\ntiers"},
+		{"  cv:\n", "  gpt-5:\n"},
+		{"max_messages: 16", "max_messages: many"},
+		{"tokens: {capacity: 5000,", "tokens: {capacity: 100,"},
+		{"pool: anonymous", "pool: nobody"},
+		{`all: {usd: "20.00"`, `all: {usd: "0.01"`},
+		{"  audience: app\n", ""},
+		{"secret: {ssm: /app/fingerprint}", "secret: hunter2"},
+		{"fuse: challenge", "fuse: blown"},
+	} {
+		if strings.Count(file, change[0]) != 1 {
+			t.Fatalf("%q is not unique", change[0])
+		}
+		file = strings.Replace(file, change[0], change[1], 1)
+	}
+	places, text := problemsOf(t, file)
+	want := []string{
+		"3 providers.main.kind",
+		"4 providers.main.colour",
+		"17 models.small.price_per_mtok.output",
+		"28 features.gpt-5",
+		"34 features.gpt-5.quota.per",
+		"39 tiers.anonymous.max_messages",
+		"43 tiers.anonymous.limits.tokens.capacity",
+		"46 tiers.anonymous.pool",
+		"60 pools.all.usd",
+		"61 auth.audience",
+		"71 fingerprint.secret",
+		"81 alarm.fuse",
+	}
+	if !slices.Equal(places, want) {
+		t.Errorf("got\n%s\nwant\n%s", text, strings.Join(want, "\n"))
+	}
+}
+
+// TestSecretsAreNotRepeated puts one where references, and other things, belong.
+func TestSecretsAreNotRepeated(t *testing.T) {
+	t.Parallel()
+	const secret = "sk-Hunter2"
+	for _, form := range []string{
+		secret, `"` + secret + `"`, "{" + secret + "}", "{" + secret + ": x}", "{value: " + secret + "}", "{env: " + secret + "}",
+		`{ssm: "` + secret + `!"}`, `{secret: "` + secret + ` "}`, "[" + secret + "]", "*" + secret, "&" + secret + " x", "!" + secret + " x",
+		"{env: *" + secret + "}", "{env: A, " + secret + ": B}", "{env: A, env: " + secret + "}", "{? [" + secret + "] : x}", "{<<: {env: " + secret + "}}",
+		secret + ": x", "'" + secret, "{env: " + secret, "| \n  " + secret,
+	} {
+		for _, place := range []string{"api_key: {env: API_KEY}", "secret: {env: CHALLENGE_SECRET}"} {
+			key, _, _ := strings.Cut(place, " ")
+			places, text := problemsOf(t, strings.Replace(good, place, key+" "+form, 1))
+			if places == nil {
+				t.Errorf("%s %s was accepted", key, form)
+			}
+			if strings.Contains(strings.ToLower(text), "hunter2") {
+				t.Errorf("%s %s gives it away: %s", key, form, text)
+			}
+		}
+	}
+}
+
+func TestProblemString(t *testing.T) {
+	t.Parallel()
+	ps := Problems{{12, "tiers.user.limits", "is required"}, {13, "", "is not valid YAML"}}
+	if got, want := ps.Error(), "line 12: tiers.user.limits: is required\nline 13: is not valid YAML"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(good))
+	f.Add([]byte("a: &a [*a]\n"))
+	f.Add([]byte("providers: {main: {kind: openai, api_key: {env: {}}}}\nmodels: [1]\nfeatures: ~\ntiers: {user: {limits: {spend: {usd: .inf}}}}"))
+	f.Add([]byte("? {a: 1}\n: !!map &x {<<: *x}\n"))
+	f.Add([]byte("%TAG ! tag:x,2000:\n---\n!a b: \"\\x00\"\n...\n--- c\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := Parse(data)
+		if err == nil {
+			p.Notes()
+			p.LongestPeriod()
+			return
+		}
+		problems, ok := err.(Problems)
+		if !ok || len(problems) == 0 || p != nil {
+			t.Fatalf("got %v, %T", p, err)
+		}
+		lines := strings.Count(string(data), "\n") + strings.Count(string(data), "\r") + 2 +
+			strings.Count(string(data), "\u0085") + strings.Count(string(data), "\u2028") + strings.Count(string(data), "\u2029")
+		for _, problem := range problems {
+			if problem.Line < 1 || problem.Message == "" {
+				t.Fatalf("%+v", problem)
+			}
+			if problem.Line > lines && len(data) > 1 && data[0] != 0xfe && data[0] != 0xff {
+				t.Fatalf("line of %+v is beyond %d", problem, lines)
+			}
+		}
+	})
+}

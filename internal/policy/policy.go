@@ -1,0 +1,318 @@
+// Package policy reads tokenfuse.yaml: who may spend how much on what.
+//
+// Guarantees: a Policy that Parse returns is whole. Every name in it refers to
+// something that exists, every model has a price and a tokenizer, and the
+// dearest call that a tier may make fits each of its limits and pools, so that
+// no caller is denied for ever. Amounts of money are exact; none passes through
+// floating point. A file with mistakes gives all of them, each with its line,
+// and no Policy.
+//
+// The file is the owner's and is trusted in what it asks for, not in its form:
+// its size, nesting and numbers are bounded. It holds references to secrets,
+// never secrets, and no message repeats one that was put there by mistake.
+package policy
+
+import (
+	"io"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+)
+
+// Names with a meaning of their own.
+const (
+	Anonymous = "anonymous" // the tier of callers without a token
+	User      = "user"      // the tier of signed-in callers without a plan of their own
+	PoolAll   = "all"       // the pool that every call draws on
+)
+
+// Names of limits. A feature's quota bears the feature's name.
+const (
+	LimitTokens          = "tokens"
+	LimitRequests        = "requests"
+	LimitSpend           = "spend"
+	LimitNetworkTokens   = "network_tokens"
+	LimitNetworkRequests = "network_requests"
+	LimitPasses          = "passes"
+	LimitInFlight        = "in_flight"
+)
+
+// Policy is a checked configuration. It is not changed after Parse.
+type Policy struct {
+	Providers map[string]*Provider
+	Models    map[string]*Model
+	Features  map[string]*Feature
+	Tiers     map[string]*Tier
+	Pools     map[string]*Pool // empty: no ceilings
+
+	// Sections that may be left out; nil then.
+	Auth        *Auth
+	CORS        *CORS
+	Challenge   *Challenge
+	Fingerprint *Fingerprint // never nil when there is an anonymous tier
+	CloudFront  *CloudFront
+	Admin       *Admin
+	Alarm       *Alarm
+}
+
+// Provider is an account with a seller of model calls.
+type Provider struct {
+	Name    string
+	Kind    string        // openai, anthropic or bedrock
+	BaseURL string        // http(s), no trailing slash; empty: the kind's own, never for openai
+	APIKey  *Secret       // nil: the provider is called without a key
+	Timeout time.Duration // of a whole call; 60 s by default
+}
+
+// Secret says where a secret is kept. Exactly one field is set.
+type Secret struct {
+	Env    string // name of an environment variable
+	SSM    string // name or ARN of an SSM parameter
+	Secret string // name or ARN of a Secrets Manager secret
+}
+
+// Model is a provider's model with its prices.
+type Model struct {
+	Name           string
+	Provider       *Provider
+	ID             string // the provider's own id
+	Tokenizer      string // one of tokens.Names; upper_bound by default
+	Context        int64  // tokens, input and output together
+	MaxTokensField string // openai only: max_tokens or max_completion_tokens (default)
+	Prices         price.Table
+}
+
+// Feature is one AI capability; clients name it in the model field.
+type Feature struct {
+	Name                string
+	Model               *Model
+	Fallback            *Model // nil: none
+	System              string // may be empty
+	MaxOutputTokens     int64
+	Tiers               []string // as configured; empty: all
+	AllowSystem         bool     // callers may send system and developer messages
+	AllowResponseFormat bool
+	Quota               *Limit // nil: none; named like the feature
+}
+
+// AllowedFor reports whether callers of the tier may use f.
+func (f *Feature) AllowedFor(tier string) bool {
+	return len(f.Tiers) == 0 || slices.Contains(f.Tiers, tier)
+}
+
+// Unit is what a limit counts.
+type Unit string
+
+const (
+	Tokens    Unit = "tokens"
+	Requests  Unit = "requests"
+	USDMicros Unit = "usd_micros" // millionths of a dollar
+)
+
+// Limit is Capacity units, refilled evenly within Period.
+type Limit struct {
+	Name     string
+	Unit     Unit
+	Capacity int64         // at least 1, at most 1e12
+	Period   time.Duration // whole seconds, 1 s to 366 days
+}
+
+// Tier is what one kind of caller may do.
+type Tier struct {
+	Name            string
+	MaxInputChars   int64 // code points over all messages; 0: no bound of its own
+	MaxInputTokens  int64 // system prompt and framing included
+	MaxMessages     int64
+	MaxOutputTokens int64
+	MaxInFlight     int // calls at a time, of one identity
+
+	Tokens, Requests, Spend *Limit // nil: no such limit; at least one is set
+
+	ChallengeAt float64 // share of a limit beyond which a challenge is asked; 0, 1 or more: never
+	Pool        string  // besides PoolAll; empty: none
+
+	// Of the anonymous tier alone.
+	Network *Network // nil: clients of one network are not limited together
+	Passes  *Passes  // never nil when there is a Challenge
+}
+
+// Network limits all anonymous clients of one network together.
+type Network struct {
+	Tokens, Requests *Limit // nil: no such limit
+	MaxInFlight      int
+}
+
+// Passes limits how many solved challenges a network may turn into passes.
+type Passes struct {
+	Limit
+	TTL   time.Duration // how long a pass is good
+	Calls int           // and for how many calls
+}
+
+// Pool is a ceiling in money that many identities share.
+type Pool struct {
+	Name    string
+	Ceiling price.Pico // the most that any rolling Period may cost
+	Period  time.Duration
+}
+
+// Burst is the part of the ceiling that may be spent at once; the rest comes
+// back evenly over the period. No single call may cost more.
+func (p *Pool) Burst() price.Pico { return p.Ceiling / 4 }
+
+// Auth says whose tokens make a caller a user.
+type Auth struct {
+	Issuer, Audience, JWKSURL string
+	PlanClaim                 string // names the tier; empty: every user is of tier user
+}
+
+// CORS lists the origins whose pages may call, as browsers send them.
+type CORS struct{ Origins []string }
+
+// Challenge says how a caller shows good will.
+type Challenge struct {
+	Kind    string // altcha, turnstile, hcaptcha or recaptcha
+	Secret  Secret
+	SiteKey string // empty for altcha
+	// Hostname is what the challenge must have been solved on; empty: anywhere.
+	Hostname string
+}
+
+// Fingerprint holds the key of the hashes that stand for anonymous callers.
+type Fingerprint struct{ Secret Secret }
+
+// CloudFront lists the secrets by which our distribution proves itself: the
+// current one and, while it is rotated, the one before or after.
+type CloudFront struct{ OriginSecrets []Secret }
+
+// Admin lists the AWS identities that may call the admin routes.
+type Admin struct{ AllowARNs []string }
+
+// Alarm says when spending is abnormal. At least one of Threshold and Factor
+// is set.
+type Alarm struct {
+	Threshold   price.Pico // spent in an hour; 0: none
+	Factor      float64    // times the highest normal hour of the past; 0: not compared
+	Floor       price.Pico // below this, Factor raises no alarm; 1 dollar by default
+	RepeatEvery time.Duration
+	Fuse        string // none, challenge, anonymous_off or open
+}
+
+// maxSize bounds the file, in bytes.
+const maxSize = 1 << 20
+
+// Load reads and parses a file. An error about its content is of type Problems.
+func Load(file string) (*Policy, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, err
+	}
+	return Parse(data)
+}
+
+// Parse reads and checks a configuration. An error is of type Problems and
+// holds every mistake.
+func Parse(data []byte) (*Policy, error) {
+	r := &reader{lines: make(map[string]int)}
+	var p *Policy
+	if root, ok := r.document(data); ok {
+		p = readPolicy(root)
+		p.check(r)
+	}
+	if len(r.problems) > 0 {
+		r.problems.sort()
+		return nil, r.problems
+	}
+	return p, nil
+}
+
+// FeatureNames lists the features that the tier may use, sorted.
+func (p *Policy) FeatureNames(tier string) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(p.Features)) {
+		if p.Features[name].AllowedFor(tier) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// PoolsFor lists the pools that a call of the tier draws on: PoolAll first, if
+// it exists, then the tier's own.
+func (p *Policy) PoolsFor(t *Tier) []*Pool {
+	var pools []*Pool
+	for _, name := range [...]string{PoolAll, t.Pool} {
+		if pool := p.Pools[name]; pool != nil {
+			pools = append(pools, pool)
+		}
+	}
+	return pools
+}
+
+// WorstCase is the dearest call that t may make to f: all the input that it may
+// send and all the output that it may get, at the rates of the dearer of the
+// feature's models.
+func (p *Policy) WorstCase(f *Feature, t *Tier) (tokens int64, money price.Pico) {
+	output := min(f.MaxOutputTokens, t.MaxOutputTokens)
+	for _, m := range f.models() {
+		money = max(money, m.Prices.WorstCase(t.MaxInputTokens, output))
+	}
+	return t.MaxInputTokens + output, money
+}
+
+// LongestPeriod is the longest period of any limit, quota or pool.
+func (p *Policy) LongestPeriod() time.Duration {
+	var longest time.Duration
+	take := func(limits ...*Limit) {
+		for _, l := range limits {
+			if l != nil {
+				longest = max(longest, l.Period)
+			}
+		}
+	}
+	for _, f := range p.Features {
+		take(f.Quota)
+	}
+	for _, t := range p.Tiers {
+		take(t.Tokens, t.Requests, t.Spend)
+		if t.Network != nil {
+			take(t.Network.Tokens, t.Network.Requests)
+		}
+		if t.Passes != nil {
+			take(&t.Passes.Limit)
+		}
+	}
+	for _, pool := range p.Pools {
+		longest = max(longest, pool.Period)
+	}
+	return longest
+}
+
+// models are the models that may answer a call to f.
+func (f *Feature) models() []*Model {
+	var models []*Model
+	for _, m := range [...]*Model{f.Model, f.Fallback} {
+		if m != nil {
+			models = append(models, m)
+		}
+	}
+	return models
+}
+
+// loopback reports whether u stays on this machine.
+func loopback(u *url.URL) bool {
+	switch u.Hostname() {
+	case "localhost", "127.0.0.1", "::1":
+		return true
+	}
+	return false
+}

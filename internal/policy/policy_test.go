@@ -1,0 +1,346 @@
+package policy
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+)
+
+const sample = "../../tokenfuse.yaml"
+
+func parse(t testing.TB, file string) *Policy {
+	t.Helper()
+	p, err := Parse([]byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestValues reads every key of the schema once.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	p := parse(t, good)
+	main := &Provider{
+		Name: "main", Kind: "openai", BaseURL: "https://api.example.com/v1",
+		APIKey: &Secret{Env: "API_KEY"}, Timeout: 30 * time.Second,
+	}
+	small := &Model{
+		Name: "small", Provider: main, ID: "small-1", Tokenizer: "o200k_base", Context: 20000, MaxTokensField: "max_tokens",
+		Prices: price.Table{Rates: price.Rates{Input: 400_000, CachedInput: 400_000, CacheWrite: 400_000, Output: 1_600_000}},
+	}
+	large := &Model{
+		Name: "large", Provider: main, ID: "large-1", Tokenizer: "upper_bound", Context: 20000, MaxTokensField: "max_completion_tokens",
+		Prices: price.Table{
+			Rates:     price.Rates{Input: 4_000_000, CachedInput: 1_000_000, CacheWrite: 5_000_000, Output: 16_000_000},
+			LongAbove: 9000,
+			Long:      price.Rates{Input: 8_000_000, CachedInput: 8_000_000, CacheWrite: 8_000_000, Output: 24_000_000},
+		},
+	}
+	want := &Policy{
+		Providers: map[string]*Provider{"main": main},
+		Models:    map[string]*Model{"small": small, "large": large},
+		Features: map[string]*Feature{
+			"ask": {Name: "ask", Model: small, System: "Be brief.", MaxOutputTokens: 500},
+			"cv": {
+				Name: "cv", Model: small, Fallback: large, MaxOutputTokens: 1000, Tiers: []string{"user"},
+				AllowSystem: true, AllowResponseFormat: true,
+				Quota: &Limit{"cv", Requests, 10, 24 * time.Hour},
+			},
+		},
+		Tiers: map[string]*Tier{
+			"anonymous": {
+				Name: "anonymous", MaxInputChars: 2000, MaxInputTokens: 2000, MaxMessages: 16, MaxOutputTokens: 400, MaxInFlight: 4,
+				Tokens:      &Limit{"tokens", Tokens, 5000, time.Hour},
+				Requests:    &Limit{"requests", Requests, 20, time.Minute},
+				ChallengeAt: 0.5, Pool: "anonymous",
+				Network: &Network{
+					Tokens:      &Limit{"network_tokens", Tokens, 50000, time.Hour},
+					Requests:    &Limit{"network_requests", Requests, 200, time.Minute},
+					MaxInFlight: 32,
+				},
+				Passes: &Passes{Limit{"passes", Requests, 30, time.Hour}, 30 * time.Minute, 20},
+			},
+			"user": {
+				Name: "user", MaxInputTokens: 10000, MaxMessages: 64, MaxOutputTokens: 2000, MaxInFlight: 8,
+				Tokens: &Limit{"tokens", Tokens, 50000, time.Hour},
+				Spend:  &Limit{"spend", USDMicros, 2_000_000, 24 * time.Hour},
+			},
+		},
+		Pools: map[string]*Pool{
+			"anonymous": {"anonymous", 2 * price.Dollar, time.Hour},
+			"all":       {"all", 20 * price.Dollar, time.Hour},
+		},
+		Auth:        &Auth{"https://id.example.com/", "app", "https://id.example.com/jwks.json", "plan"},
+		CORS:        &CORS{[]string{"https://app.example.com", "http://localhost:5173"}},
+		Challenge:   &Challenge{Kind: "altcha", Secret: Secret{Env: "CHALLENGE_SECRET"}},
+		Fingerprint: &Fingerprint{Secret{SSM: "/app/fingerprint"}},
+		CloudFront:  &CloudFront{[]Secret{{SSM: "/app/origin-1"}, {Secret: "app/origin-2"}}},
+		Admin:       &Admin{[]string{"arn:aws:iam::123456789012:role/support"}},
+		Alarm:       &Alarm{8 * price.Dollar, 4, price.Dollar, time.Hour, "challenge"},
+	}
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Error(diff)
+	}
+	if notes := p.Notes(); notes != nil {
+		t.Errorf("notes on a file that leaves nothing out: %q", notes)
+	}
+}
+
+// TestDefaults reads the smallest file.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	p := parse(t, `
+providers: {cloud: {kind: bedrock}}
+models: {m: {provider: cloud, id: m, context: 10000, price_per_mtok: {input: 3, cache_write: 3.75, output: 15, long_context: {above: 5000, input: 3.5, cached_input: 0.5, output: 20}}}}
+features: {ask: {model: m, max_output_tokens: 500}}
+tiers: {anonymous: {max_input_tokens: 1000, max_output_tokens: 600, limits: {requests: {capacity: 1, per: 1s}}}}
+fingerprint: {secret: {env: F}}
+challenge: {kind: hcaptcha, site_key: s, secret: {env: C}}
+alarm: {}
+`)
+	tier := p.Tiers["anonymous"]
+	if tier.MaxInputChars != 2000 || tier.MaxMessages != 64 || tier.MaxInFlight != 4 || tier.ChallengeAt != 0 || tier.Network != nil {
+		t.Errorf("tier %+v", tier)
+	}
+	if want := (&Passes{Limit{"passes", Requests, 30, time.Hour}, 30 * time.Minute, 20}); !cmp.Equal(tier.Passes, want) {
+		t.Errorf("passes %+v", tier.Passes)
+	}
+	m := p.Models["m"]
+	if m.Provider.Timeout != time.Minute || m.Provider.BaseURL != "" || m.MaxTokensField != "" || m.Tokenizer != "upper_bound" {
+		t.Errorf("model %+v of %+v", m, m.Provider)
+	}
+	// Where a price is not given the dearer one that could apply is taken.
+	if want := (price.Rates{Input: 3_000_000, CachedInput: 3_000_000, CacheWrite: 3_750_000, Output: 15_000_000}); m.Prices.Rates != want {
+		t.Errorf("rates %+v", m.Prices.Rates)
+	}
+	if want := (price.Rates{Input: 3_500_000, CachedInput: 500_000, CacheWrite: 3_750_000, Output: 20_000_000}); m.Prices.Long != want {
+		t.Errorf("long rates %+v", m.Prices.Long)
+	}
+	if want := (&Alarm{Factor: 4, Floor: price.Dollar, RepeatEvery: time.Hour, Fuse: "none"}); *p.Alarm != *want {
+		t.Errorf("alarm %+v", p.Alarm)
+	}
+
+	p = parse(t, strings.Replace(good, "  factor: 4\n", "", 1))
+	if p.Alarm.Factor != 0 || p.Alarm.Threshold != 8*price.Dollar {
+		t.Errorf("alarm with a threshold alone: %+v", p.Alarm)
+	}
+}
+
+func TestMillionths(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]int64{
+		"0": 0, "0.0": 0, "1": 1_000_000, "0.40": 400_000, "0.000001": 1, "0.1": 100_000, "0.29": 290_000, "1.1": 1_100_000,
+		"4.35": 4_350_000, "9999.999999": 9_999_999_999, "999999999.999999": 999_999_999_999_999, "70.07": 70_070_000,
+	} {
+		if got, ok := millionths(s); !ok || got != want {
+			t.Errorf("%q: got %d, %v, want %d", s, got, ok, want)
+		}
+	}
+	for _, s := range []string{"", ".", "0.", ".5", "-1", "+1", "1e3", "00", "01.5", "1.2.3", "1,5", " 1", "1 ", "0.0000001", "1_0", "1234567890", "\u0661", "NaN", "0x1"} {
+		if got, ok := millionths(s); ok {
+			t.Errorf("%q: got %d", s, got)
+		}
+	}
+}
+
+// TestBounds: the dearest call that the bounds allow does not overflow.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	const file = `
+providers: {p: {kind: openai, base_url: "https://p"}}
+models: {m: {provider: p, id: m, context: 100000000, price_per_mtok: {input: "10000", output: "10000"}}}
+features: {ask: {model: m, max_output_tokens: 100000000}}
+tiers: {user: {max_input_tokens: 100000000, max_output_tokens: 100000000, limits: {tokens: {capacity: 1000000000000, per: 366d}, spend: {usd: 1000000, per: 366d}}}}
+pools: {all: {usd: 1000000, per: 366d}}
+`
+	places, text := problemsOf(t, file)
+	if want := []string{"3 models.m.context", "5 tiers.user.limits.spend.usd", "6 pools.all.usd"}; !slices.Equal(places, want) {
+		t.Errorf("got %s", text)
+	}
+	if !strings.Contains(text, "must be at least 2000000:") || !strings.Contains(text, "must be at least 8000000:") {
+		t.Errorf("wrong amounts: %s", text)
+	}
+}
+
+func TestWorstCase(t *testing.T) {
+	t.Parallel()
+	p := parse(t, good)
+	for _, test := range []struct {
+		feature, tier string
+		tokens        int64
+		money         price.Pico
+	}{
+		{"ask", "anonymous", 2400, 2000*400_000 + 400*1_600_000}, // the tier's cap is the smaller one
+		{"ask", "user", 10500, 10000*400_000 + 500*1_600_000},    // the feature's is
+		{"cv", "user", 11000, 10000*8_000_000 + 1000*24_000_000}, // the fallback is dearer, at long rates
+	} {
+		tokens, money := p.WorstCase(p.Features[test.feature], p.Tiers[test.tier])
+		if tokens != test.tokens || money != test.money {
+			t.Errorf("%s for %s: got %d, %s, want %d, %s", test.feature, test.tier, tokens, money, test.tokens, test.money)
+		}
+	}
+}
+
+func TestQueries(t *testing.T) {
+	t.Parallel()
+	p := parse(t, good)
+	if got := p.FeatureNames("user"); !slices.Equal(got, []string{"ask", "cv"}) {
+		t.Errorf("features of user: %q", got)
+	}
+	if got := p.FeatureNames("anonymous"); !slices.Equal(got, []string{"ask"}) {
+		t.Errorf("features of anonymous: %q", got)
+	}
+	all, own := p.Pools["all"], p.Pools["anonymous"]
+	if got := p.PoolsFor(p.Tiers["anonymous"]); !slices.Equal(got, []*Pool{all, own}) {
+		t.Errorf("pools of anonymous: %v", got)
+	}
+	if got := p.PoolsFor(p.Tiers["user"]); !slices.Equal(got, []*Pool{all}) {
+		t.Errorf("pools of user: %v", got)
+	}
+	if got := all.Burst(); got != 5*price.Dollar {
+		t.Errorf("burst %s", got)
+	}
+	if got := p.LongestPeriod(); got != 24*time.Hour {
+		t.Errorf("longest period %s", got)
+	}
+	for _, change := range [][2]string{
+		{"per: 24h}\ntiers", "per: 90d}\ntiers"},
+		{"tokens: {capacity: 5000, per: 1h}", "tokens: {capacity: 5000, per: 90d}"},
+		{"requests: {capacity: 20, per: 1m}", "requests: {capacity: 20, per: 90d}"},
+		{`spend: {usd: "2.00", per: 24h}`, `spend: {usd: "2.00", per: 90d}`},
+		{"requests: {capacity: 200, per: 1m}", "requests: {capacity: 200, per: 90d}"},
+		{"passes: {capacity: 30, per: 1h,", "passes: {capacity: 30, per: 90d,"},
+		{`all: {usd: "20.00", per: 1h}`, `all: {usd: "20.00", per: 90d}`},
+	} {
+		if got := parse(t, strings.Replace(good, change[0], change[1], 1)).LongestPeriod(); got != 90*day {
+			t.Errorf("longest period with %s: %s", change[1], got)
+		}
+	}
+}
+
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	cut := func(from, to string) string { return good[strings.Index(good, from):strings.Index(good, to)] }
+	for _, test := range []struct {
+		name, old, new string
+		want           []string // each the beginning of a note, in order
+	}{
+		{"auth", cut("auth:", "cors:"), "", []string{"auth is left out: the tiers beyond anonymous (user) do not exist"}},
+		{"cors", cut("cors:", "challenge:\n"), "", []string{"cors is left out: cross-origin callers do not exist"}},
+		{"pools", cut("pools:", "auth:"), "", []string{"pools is left out: ceilings do not exist"}},
+		{"pool all", `  all: {usd: "20.00", per: 1h}` + "\n", "", []string{"pools has no all and tiers.user no pool"}},
+		{"challenge", cut("challenge:\n", "fingerprint:"), "", []string{
+			"challenge is left out: challenges do not exist", "tiers.anonymous.challenge_at has no effect",
+			"tiers.anonymous.passes has no effect", "alarm.fuse is challenge",
+		}},
+		{"network", cut("    network:", "    passes:"), "", []string{"tiers.anonymous.network is left out"}},
+		{"cloudfront", cut("cloudfront:", "admin:"), "", []string{"cloudfront is left out: TLS signals do not exist"}},
+		{"admin", cut("admin:", "alarm:"), "", []string{"admin is left out: the ARN allow-list does not exist"}},
+		{"alarm", good[strings.Index(good, "alarm:"):], "", []string{"alarm is left out: the alarm does not exist"}},
+		{"anonymous", cut("  anonymous:\n", "  user:\n"), "", []string{"tiers.anonymous is left out: a caller without a token gets 401"}},
+		{"http", "base_url: https:", "base_url: http:", []string{"providers.main.base_url is http"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			got := parse(t, strings.Replace(good, test.old, test.new, 1)).Notes()
+			if !slices.EqualFunc(got, test.want, strings.HasPrefix) {
+				t.Errorf("got  %q\nwant %q", got, test.want)
+			}
+		})
+	}
+	p := parse(t, strings.Replace(good, cut("pools:", "auth:"), "", 1))
+	if pool := p.Tiers["anonymous"].Pool; pool != "" {
+		t.Errorf("pool %q of a tier without pools", pool)
+	}
+}
+
+// TestSample: the file that we hand out passes its own check, holds no secret,
+// and keeps what its comments promise.
+func TestSample(t *testing.T) {
+	t.Parallel()
+	p, err := Load(sample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, note := range p.Notes() {
+		if !strings.HasPrefix(note, "cloudfront ") && !strings.HasPrefix(note, "admin ") {
+			t.Errorf("unexpected note: %s", note)
+		}
+	}
+	if got := p.FeatureNames("pro"); !slices.Equal(got, []string{"cv", "docqa", "linkedin"}) {
+		t.Errorf("features %q", got)
+	}
+	if got := p.FeatureNames(Anonymous); !slices.Equal(got, []string{"docqa"}) {
+		t.Errorf("features of anonymous %q", got)
+	}
+	for _, secret := range []Secret{*p.Providers["openai"].APIKey, p.Challenge.Secret, p.Fingerprint.Secret} {
+		if secret.Env == "" {
+			t.Errorf("%+v is not in the environment, where the local run looks", secret)
+		}
+	}
+	tokens, _ := p.WorstCase(p.Features["docqa"], p.Tiers[Anonymous])
+	if n := p.Tiers[Anonymous].Tokens.Capacity / tokens; n != 4 {
+		t.Errorf("%d of the largest calls at once", n)
+	}
+}
+
+// TestSampleComments uncomments what the sample shows in comments: that must
+// pass too.
+func TestSampleComments(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(sample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(data), "\n")
+	uncommented := 0
+	for i, line := range lines {
+		for _, key := range []string{"# fallback:", "# allow:", "# cloudfront:", "#   origin_secrets:", "# admin:", "#   allow_arns:"} {
+			if strings.HasPrefix(strings.TrimSpace(line), key) {
+				lines[i] = strings.Replace(line, "# ", "", 1)
+				uncommented++
+			}
+		}
+	}
+	if uncommented != 6 {
+		t.Errorf("found %d settings in comments", uncommented)
+	}
+	if notes := parse(t, strings.Join(lines, "\n")).Notes(); notes != nil {
+		t.Errorf("notes: %q", notes)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	if _, err := Load(filepath.Join(t.TempDir(), "absent.yaml")); !os.IsNotExist(err) {
+		t.Errorf("absent file: %v", err)
+	}
+	large := filepath.Join(t.TempDir(), "large.yaml")
+	if err := os.WriteFile(large, []byte(good+"#"+strings.Repeat("x", maxSize)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(large); err == nil || !strings.Contains(err.Error(), "1 MiB") {
+		t.Errorf("large file: %v", err)
+	}
+}
+
+func BenchmarkParseSample(b *testing.B) {
+	data, err := os.ReadFile(sample)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Parse(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

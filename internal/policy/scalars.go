@@ -1,0 +1,281 @@
+package policy
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+)
+
+// Bounds that keep every product of them within int64: the dearest price times
+// the most input and output tokens of a call is 2e18 pico-dollars.
+const (
+	maxTokens   = 100_000_000       // of a call or a context
+	maxPrice    = 10_000_000_000    // pico-dollars per token: 10,000 dollars per million
+	maxDollars  = 1_000_000_000_000 // micro-dollars of a limit or pool: a million dollars
+	maxCapacity = 1_000_000_000_000 // tokens or requests of a limit
+
+	day       = 24 * time.Hour
+	maxPeriod = 366 * day
+)
+
+func validName(s string) bool {
+	return len(s) >= 1 && len(s) <= 32 && !strings.ContainsFunc(s, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-'
+	})
+}
+
+// scalar gives the text of a scalar of one of the tags.
+func (v value) scalar(what string, tags ...string) (string, bool) {
+	if !v.is(yaml.ScalarNode, what) {
+		return "", false
+	}
+	if !slices.Contains(tags, v.node.Tag) {
+		v.report("must be %s", what)
+		return "", false
+	}
+	return v.node.Value, true
+}
+
+// prose reads text of any length and shape.
+func (v value) prose() string {
+	s, _ := v.scalar("text (in quotes if it could be taken for something else)", "!!str")
+	return s
+}
+
+// text reads a word: not empty, no spaces. It gives "" for anything else.
+func (v value) text() string {
+	s, ok := v.scalar("text (in quotes if it looks like a number)", "!!str")
+	if ok && (s == "" || len(s) > 1024 || strings.ContainsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) })) {
+		v.report("must be text without spaces, of 1 to 1024 bytes")
+		return ""
+	}
+	return s
+}
+
+// choice reads one of the given words.
+func (v value) choice(words ...string) string {
+	what := "one of " + strings.Join(words, ", ")
+	s, ok := v.scalar(what, "!!str")
+	if ok && !slices.Contains(words, s) {
+		v.report("must be %s", what)
+		return ""
+	}
+	return s
+}
+
+// integer reads a whole number. It gives 0 for anything else.
+func (v value) integer(least, most int64) int64 {
+	what := "a whole number from " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10)
+	s, ok := v.scalar(what, "!!int", "!!float")
+	if !ok {
+		return 0
+	}
+	// Plain decimal digits alone: in YAML 0100 is 64 to some and 100 to others.
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || strconv.FormatInt(n, 10) != s || n < least || n > most {
+		v.report("must be %s", what)
+		return 0
+	}
+	return n
+}
+
+// number reads a decimal number above least and up to most.
+func (v value) number(least, most float64) float64 {
+	what := "a number above " + strconv.FormatFloat(least, 'f', -1, 64) + " and up to " + strconv.FormatFloat(most, 'f', -1, 64)
+	s, ok := v.scalar(what, "!!int", "!!float")
+	if !ok {
+		return 0
+	}
+	n, ok := millionths(s)
+	if f := float64(n) / 1e6; ok && f > least && f <= most {
+		return f
+	}
+	v.report("must be %s, with at most 6 decimals", what)
+	return 0
+}
+
+// dollars reads an amount above zero, in micro-dollars.
+func (v value) dollars() int64 {
+	const what = `dollars as a decimal number above 0 and up to 1000000 with at most 6 decimals, such as "2.00"`
+	s, ok := v.scalar(what, "!!str", "!!int", "!!float")
+	if !ok {
+		return 0
+	}
+	n, ok := millionths(s)
+	if !ok || n == 0 || n > maxDollars {
+		v.report("must be %s", what)
+		return 0
+	}
+	return n
+}
+
+// rate reads a price in dollars per million tokens. A millionth of that is a
+// pico-dollar per token. Zero is a price too, if it is written.
+func (v value) rate() price.Pico {
+	const what = `dollars per million tokens as a decimal number up to 10000 with at most 6 decimals, such as "0.40"`
+	s, ok := v.scalar(what, "!!str", "!!int", "!!float")
+	if !ok {
+		return 0
+	}
+	n, ok := millionths(s)
+	if !ok || n > maxPrice {
+		v.report("must be %s", what)
+		return 0
+	}
+	return price.Pico(n)
+}
+
+// picoDollars turns micro-dollars into pico-dollars.
+func picoDollars(micros int64) price.Pico { return price.Pico(micros) * (price.Dollar / 1_000_000) }
+
+// millionths reads a decimal number with at most 6 decimals exactly, as a
+// number of millionths. No sign, exponent or needless leading zero.
+func millionths(s string) (int64, bool) {
+	whole, fraction, point := strings.Cut(s, ".")
+	switch {
+	case !digits(whole), len(whole) > 9, len(whole) > 1 && whole[0] == '0':
+		return 0, false
+	case point && !digits(fraction), len(fraction) > 6:
+		return 0, false
+	}
+	n, err := strconv.ParseInt(whole+fraction+"000000"[len(fraction):], 10, 64)
+	return n, err == nil
+}
+
+func digits(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c < '0' || c > '9' })
+}
+
+// period reads the period of a limit or the like: whole seconds.
+func (v value) period(most time.Duration) time.Duration {
+	d := v.duration(time.Second, most)
+	if d%time.Second != 0 {
+		v.report("must be in whole seconds")
+		return 0
+	}
+	return d
+}
+
+// duration reads a Go duration, with d for days in front.
+func (v value) duration(least, most time.Duration) time.Duration {
+	what := "a duration from " + formatDuration(least) + " to " + formatDuration(most) + ", such as 30s, 1h, 1d or 1d12h"
+	s, ok := v.scalar(what, "!!str", "!!int", "!!float")
+	if !ok {
+		return 0
+	}
+	d, ok := parseDuration(s)
+	if !ok || d < least || d > most {
+		v.report("must be %s", what)
+		return 0
+	}
+	return d
+}
+
+func parseDuration(s string) (time.Duration, bool) {
+	var days time.Duration
+	if number, rest, found := strings.Cut(s, "d"); found {
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil || !digits(number) {
+			return 0, false
+		}
+		if days = time.Duration(n) * day; rest == "" {
+			return days, true
+		}
+		s = rest
+	}
+	if s == "" || s[0] < '0' || s[0] > '9' { // a sign
+		return 0, false
+	}
+	d, err := time.ParseDuration(s)
+	// Far from overflow: 65,535 days and as much again.
+	if err != nil || d > 65_535*day {
+		return 0, false
+	}
+	return days + d, true
+}
+
+func formatDuration(d time.Duration) string {
+	if d >= day && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// webURL reads an absolute http(s) URL without credentials, query or fragment.
+func (v value) webURL() *url.URL {
+	s := v.text()
+	if s == "" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Hostname() == "" ||
+		u.User != nil || strings.ContainsAny(s, "?#") {
+		v.report("must be an http or https URL without user, query and fragment")
+		return nil
+	}
+	return u
+}
+
+// origin is the shape in which browsers send an Origin header.
+var originShape = regexp.MustCompile(`^https?://([a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?$`)
+
+func validOrigin(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && originShape.MatchString(s) &&
+		!(u.Scheme == "https" && u.Port() == "443") && !(u.Scheme == "http" && u.Port() == "80")
+}
+
+var (
+	envName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	ssmName    = regexp.MustCompile(`^[A-Za-z0-9_./:-]+$`)
+	secretName = regexp.MustCompile(`^[A-Za-z0-9/_+=.@:!-]+$`)
+)
+
+// secret reads a reference to a secret. Whatever else stands there may be the
+// secret itself, so that no message repeats any of it, keys included.
+func (v value) secret() *Secret {
+	n := v.node
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode || n.Style&yaml.TaggedStyle != 0 || n.Anchor != "" || len(n.Content) != 2 ||
+		n.Content[0].Anchor != "" || n.Content[1].Anchor != "" || n.Content[1].Tag != "!!str" {
+		v.report("%s", aboutSecrets)
+		return nil
+	}
+	key, name := n.Content[0].Value, n.Content[1].Value
+	s, shape, what := &Secret{}, (*regexp.Regexp)(nil), ""
+	switch key {
+	case "env":
+		s.Env, shape, what = name, envName, "name of an environment variable"
+	case "ssm":
+		s.SSM, shape, what = name, ssmName, "name or ARN of an SSM parameter"
+	case "secret":
+		s.Secret, shape, what = name, secretName, "name or ARN of a Secrets Manager secret"
+	default:
+		v.report("%s", aboutSecrets)
+		return nil
+	}
+	named := v.child(join(v.path, key), n.Content[0].Line, n.Content[1])
+	if len(name) > 1024 || !shape.MatchString(name) {
+		named.report("must be the %s; the secret itself does not belong here", what)
+	}
+	return s
+}
+
+const aboutSecrets = "must be a reference with one key: {env: NAME}, {ssm: NAME} or {secret: NAME}; the secret itself does not belong here"

@@ -1,0 +1,435 @@
+package policy
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/tokens"
+)
+
+// Values of what may be left out, where zero would not do.
+const (
+	defaultTimeout        = 60 * time.Second
+	defaultTokenizer      = "upper_bound" // never below the truth, whatever the model
+	defaultMaxTokensField = "max_completion_tokens"
+	defaultMessages       = 64
+	defaultAnonymousChars = 2000
+	defaultInFlight       = 8
+	defaultAnonymousCalls = 4 // in flight
+	defaultNetworkCalls   = 32
+	defaultAlarmFactor    = 4.0
+	defaultAlarmFloor     = 1 * price.Dollar
+	defaultAlarmRepeat    = time.Hour
+)
+
+// defaultPasses applies where there are challenges and nothing is said:
+// without it one network could solve its way to any number of buckets.
+func defaultPasses() *Passes {
+	return &Passes{
+		Limit: Limit{Name: LimitPasses, Unit: Requests, Capacity: 30, Period: time.Hour},
+		TTL:   30 * time.Minute,
+		Calls: 20,
+	}
+}
+
+// readPolicy reads the file in the order in which its sections refer to each
+// other, whatever their order in it.
+func readPolicy(root value) *Policy {
+	o := root.object()
+	defer o.end()
+	p := &Policy{}
+	p.Providers = named(o.need("providers"), readProvider)
+	p.Models = named(o.need("models"), p.readModel)
+	p.Pools = named(o.get("pools"), readPool)
+	p.Challenge = readChallenge(o.get("challenge"))
+	p.Tiers = named(o.need("tiers"), p.readTier)
+	p.Features = named(o.need("features"), p.readFeature)
+	p.Auth = readAuth(o.get("auth"))
+	p.CORS = readCORS(o.get("cors"))
+	p.Fingerprint = readFingerprint(o.get("fingerprint"))
+	p.CloudFront = readCloudFront(o.get("cloudfront"))
+	p.Admin = readAdmin(o.get("admin"))
+	p.Alarm = readAlarm(o.get("alarm"))
+	return p
+}
+
+func readProvider(name string, v value) *Provider {
+	o := v.object()
+	defer o.end()
+	p := &Provider{
+		Name:    name,
+		Kind:    o.need("kind").choice("openai", "anthropic", "bedrock"),
+		Timeout: cmp.Or(o.get("timeout").duration(100*time.Millisecond, 15*time.Minute), defaultTimeout),
+	}
+	base := o.get("base_url")
+	if u := base.webURL(); u != nil {
+		p.BaseURL = strings.TrimRight(u.String(), "/")
+	}
+	key := o.get("api_key")
+	p.APIKey = key.secret()
+	switch {
+	case p.Kind == "openai" && o.ok && !base.given():
+		o.r.report(join(v.path, "base_url"), "is required for kind openai, such as https://api.openai.com/v1")
+	case p.Kind == "anthropic" && o.ok && !key.given():
+		o.r.report(join(v.path, "api_key"), "is required for kind anthropic")
+	case p.Kind == "bedrock" && key.given():
+		key.report("must be left out for kind bedrock, which signs with the function's own role")
+	}
+	return p
+}
+
+func (p *Policy) readModel(name string, v value) *Model {
+	o := v.object()
+	defer o.end()
+	m := &Model{
+		Name:      name,
+		Provider:  refer(o.need("provider"), "provider", p.Providers),
+		ID:        o.need("id").text(),
+		Tokenizer: cmp.Or(o.get("tokenizer").choice(tokens.Names()...), defaultTokenizer),
+		Context:   o.need("context").integer(1, maxTokens),
+		Prices:    readPrices(o.need("price_per_mtok")),
+	}
+	field := o.get("max_tokens_field")
+	m.MaxTokensField = field.choice("max_tokens", "max_completion_tokens")
+	if m.Provider == nil {
+		return m
+	}
+	switch openai := m.Provider.Kind == "openai"; {
+	case openai:
+		m.MaxTokensField = cmp.Or(m.MaxTokensField, defaultMaxTokensField)
+	case field.given() && m.Provider.Kind != "":
+		field.report("must be left out: only kind openai has a choice")
+	}
+	return m
+}
+
+// readPrices takes the input price for input that was read from or written to
+// a cache where no price is given for that: a price is never guessed lower.
+func readPrices(v value) price.Table {
+	o := v.object()
+	defer o.end()
+	var t price.Table
+	t.Rates = readRates(o)
+	if !o.get("cache_write").given() {
+		t.CacheWrite = t.Input
+	}
+	if long := o.get("long_context"); long.given() {
+		lo := long.object()
+		defer lo.end()
+		t.LongAbove = lo.need("above").integer(1, maxTokens)
+		t.Long = readRates(lo)
+		if !lo.get("cache_write").given() {
+			t.Long.CacheWrite = max(t.Long.Input, t.CacheWrite)
+		}
+	}
+	return t
+}
+
+func readRates(o *object) price.Rates {
+	r := price.Rates{
+		Input:      o.need("input").rate(),
+		CacheWrite: o.get("cache_write").rate(),
+		Output:     o.need("output").rate(),
+	}
+	r.CachedInput = r.Input
+	if cached := o.get("cached_input"); cached.given() {
+		r.CachedInput = cached.rate()
+	}
+	return r
+}
+
+func readPool(name string, v value) *Pool {
+	o := v.object()
+	defer o.end()
+	return &Pool{
+		Name:    name,
+		Ceiling: picoDollars(o.need("usd").dollars()),
+		Period:  o.need("per").period(maxPeriod),
+	}
+}
+
+func (p *Policy) readTier(name string, v value) *Tier {
+	anonymous := name == Anonymous
+	o := v.object()
+	defer o.end()
+	t := &Tier{
+		Name:            name,
+		MaxInputChars:   o.get("max_input_chars").integer(1, maxTokens),
+		MaxInputTokens:  o.need("max_input_tokens").integer(1, maxTokens),
+		MaxMessages:     cmp.Or(o.get("max_messages").integer(1, 10_000), defaultMessages),
+		MaxOutputTokens: o.need("max_output_tokens").integer(1, maxTokens),
+		MaxInFlight:     int(o.get("max_in_flight").integer(1, 10_000)),
+		ChallengeAt:     o.get("challenge_at").number(0, 1000),
+	}
+	if anonymous {
+		t.MaxInputChars = cmp.Or(t.MaxInputChars, defaultAnonymousChars)
+		t.MaxInFlight = cmp.Or(t.MaxInFlight, defaultAnonymousCalls)
+	}
+	t.MaxInFlight = cmp.Or(t.MaxInFlight, defaultInFlight)
+
+	limits := o.need("limits").object()
+	t.Tokens = readLimit(limits.get("tokens"), LimitTokens, Tokens)
+	t.Requests = readLimit(limits.get("requests"), LimitRequests, Requests)
+	t.Spend = readSpend(limits.get("spend"))
+	limits.end()
+	if limits.ok && t.Tokens == nil && t.Requests == nil && t.Spend == nil {
+		limits.report("must have at least one of tokens, requests and spend")
+	}
+
+	pool := o.get("pool")
+	if found := refer(pool, "pool", p.Pools); found != nil {
+		t.Pool = found.Name
+	}
+	if t.Pool == PoolAll {
+		pool.report("must be another pool: every call draws on %s already", PoolAll)
+	}
+
+	t.Network = readNetwork(o.get("network"))
+	t.Passes = readPasses(o.get("passes"))
+	if anonymous && p.Challenge != nil && t.Passes == nil {
+		t.Passes = defaultPasses()
+	}
+	if !anonymous {
+		for _, key := range [...]string{"challenge_at", "network", "passes"} {
+			if setting := o.get(key); setting.given() {
+				setting.report("must be left out: it is for tier %s alone", Anonymous)
+			}
+		}
+	}
+	return t
+}
+
+func readLimit(v value, name string, unit Unit) *Limit {
+	if !v.given() {
+		return nil
+	}
+	o := v.object()
+	defer o.end()
+	return &Limit{
+		Name:     name,
+		Unit:     unit,
+		Capacity: o.need("capacity").integer(1, maxCapacity),
+		Period:   o.need("per").period(maxPeriod),
+	}
+}
+
+func readSpend(v value) *Limit {
+	if !v.given() {
+		return nil
+	}
+	o := v.object()
+	defer o.end()
+	return &Limit{
+		Name:     LimitSpend,
+		Unit:     USDMicros,
+		Capacity: o.need("usd").dollars(),
+		Period:   o.need("per").period(maxPeriod),
+	}
+}
+
+func readNetwork(v value) *Network {
+	if !v.given() {
+		return nil
+	}
+	o := v.object()
+	defer o.end()
+	n := &Network{
+		Tokens:      readLimit(o.get("tokens"), LimitNetworkTokens, Tokens),
+		Requests:    readLimit(o.get("requests"), LimitNetworkRequests, Requests),
+		MaxInFlight: int(cmp.Or(o.get("max_in_flight").integer(1, 100_000), defaultNetworkCalls)),
+	}
+	if o.ok && n.Tokens == nil && n.Requests == nil {
+		o.report("must have at least one of tokens and requests")
+	}
+	return n
+}
+
+func readPasses(v value) *Passes {
+	if !v.given() {
+		return nil
+	}
+	o := v.object()
+	defer o.end()
+	return &Passes{
+		Limit: Limit{
+			Name:     LimitPasses,
+			Unit:     Requests,
+			Capacity: o.need("capacity").integer(1, maxCapacity),
+			Period:   o.need("per").period(maxPeriod),
+		},
+		// A pass is bound to a network, whose key changes once a day.
+		TTL:   o.need("ttl").period(day),
+		Calls: int(o.need("calls").integer(1, 1_000_000)),
+	}
+}
+
+// clientsChoke are names on which client libraries leave chat completions, or
+// drop and rename parameters, because they take them for models of OpenAI.
+var clientsChoke = regexp.MustCompile(`^o[0-9]|^gpt-5|codex`)
+
+// reserved are names that stand for something else where a feature is named.
+var reserved = []string{
+	LimitTokens, LimitRequests, LimitSpend, LimitNetworkTokens, LimitNetworkRequests,
+	LimitPasses, LimitInFlight, "all",
+}
+
+func (p *Policy) readFeature(name string, v value) *Feature {
+	switch {
+	case slices.Contains(reserved, name):
+		v.report("a feature must not be named like a limit or all: %s", strings.Join(reserved, ", "))
+	case clientsChoke.MatchString(name):
+		v.report("a feature's name must not begin with o and a digit or with gpt-5, nor contain codex: clients change their behaviour on those")
+	}
+	o := v.object()
+	defer o.end()
+	f := &Feature{
+		Name:            name,
+		Model:           refer(o.need("model"), "model", p.Models),
+		System:          o.get("system").prose(),
+		MaxOutputTokens: o.need("max_output_tokens").integer(1, maxTokens),
+		Quota:           readLimit(o.get("quota"), name, Requests),
+	}
+	fallback := o.get("fallback")
+	f.Fallback = refer(fallback, "model", p.Models)
+	if f.Fallback != nil && f.Fallback == f.Model {
+		fallback.report("must be another model than the feature's own")
+	}
+	f.Tiers = o.get("tiers").texts("tiers", func(item value, _ string) { refer(item, "tier", p.Tiers) })
+	allow := o.get("allow").texts("system, response_format", func(item value, _ string) {
+		item.choice("system", "response_format")
+	})
+	f.AllowSystem = slices.Contains(allow, "system")
+	f.AllowResponseFormat = slices.Contains(allow, "response_format")
+	return f
+}
+
+func readAuth(v value) *Auth {
+	if !v.given() {
+		return nil
+	}
+	o := v.object()
+	defer o.end()
+	a := &Auth{
+		Issuer:    o.need("issuer").text(),
+		Audience:  o.need("audience").text(),
+		PlanClaim: o.get("plan_claim").text(),
+	}
+	keys := o.need("jwks_url")
+	if u := keys.webURL(); u != nil {
+		a.JWKSURL = u.String()
+		if u.Scheme != "https" && !loopback(u) {
+			keys.report("must be https: who can change the keys on their way can be anybody")
+		}
+	}
+	return a
+}
+
+func readCORS(v value) *CORS {
+	if !v.given() {
+		return nil
+	}
+	o := v.object()
+	defer o.end()
+	return &CORS{Origins: o.need("origins").texts("origins", func(item value, origin string) {
+		if !validOrigin(origin) {
+			item.report("must be an origin as browsers send it, such as https://app.example.com: http or https, host in lower case, port unless it is the usual one, nothing behind it")
+		}
+	})}
+}
+
+func readChallenge(v value) *Challenge {
+	if !v.given() {
+		return nil
+	}
+	o := v.object()
+	defer o.end()
+	c := &Challenge{Kind: o.need("kind").choice("altcha", "turnstile", "hcaptcha", "recaptcha")}
+	if s := o.need("secret").secret(); s != nil {
+		c.Secret = *s
+	}
+	site, host := o.get("site_key"), o.get("hostname")
+	c.SiteKey, c.Hostname = site.text(), host.text()
+	if strings.ContainsAny(c.Hostname, "/:") {
+		host.report("must be a host name alone, such as app.example.com")
+	}
+	switch c.Kind {
+	case "":
+	case "altcha":
+		for _, setting := range [...]value{site, host} {
+			if setting.given() {
+				setting.report("must be left out for kind altcha")
+			}
+		}
+	default:
+		if o.ok && !site.given() {
+			o.r.report(join(v.path, "site_key"), "is required for kind %s", c.Kind)
+		}
+	}
+	return c
+}
+
+func readFingerprint(v value) *Fingerprint {
+	if !v.given() {
+		return nil
+	}
+	o := v.object()
+	defer o.end()
+	f := &Fingerprint{}
+	if s := o.need("secret").secret(); s != nil {
+		f.Secret = *s
+	}
+	return f
+}
+
+func readCloudFront(v value) *CloudFront {
+	if !v.given() {
+		return nil
+	}
+	o := v.object()
+	defer o.end()
+	c := &CloudFront{}
+	for _, item := range o.need("origin_secrets").list("references to secrets") {
+		if s := item.secret(); s != nil {
+			c.OriginSecrets = append(c.OriginSecrets, *s)
+		}
+	}
+	return c
+}
+
+var arnShape = regexp.MustCompile(`^arn:[a-z-]+:(iam|sts):[a-z0-9-]*:[0-9]{12}:.+$`)
+
+func readAdmin(v value) *Admin {
+	if !v.given() {
+		return nil
+	}
+	o := v.object()
+	defer o.end()
+	return &Admin{AllowARNs: o.need("allow_arns").texts("ARNs", func(item value, arn string) {
+		if !arnShape.MatchString(arn) {
+			item.report("must be the ARN of an IAM identity, such as arn:aws:iam::123456789012:role/support")
+		}
+	})}
+}
+
+func readAlarm(v value) *Alarm {
+	if !v.given() {
+		return nil
+	}
+	o := v.object()
+	defer o.end()
+	a := &Alarm{
+		Threshold:   picoDollars(o.get("threshold_usd").dollars()),
+		Factor:      o.get("factor").number(1, 1000),
+		Floor:       cmp.Or(picoDollars(o.get("floor_usd").dollars()), defaultAlarmFloor),
+		RepeatEvery: cmp.Or(o.get("repeat_every").period(maxPeriod), defaultAlarmRepeat),
+		Fuse:        cmp.Or(o.get("fuse").choice("none", "challenge", "anonymous_off", "open"), "none"),
+	}
+	if a.Threshold == 0 && a.Factor == 0 {
+		a.Factor = defaultAlarmFactor
+	}
+	return a
+}

@@ -1,0 +1,113 @@
+// Package strictjson reads JSON objects as they are written.
+//
+// encoding/json folds the case of names and lets the last of several win, so
+// that {"max_tokens":999999,"MAX_TOKENS":10} reads as 10. Here a name is what it
+// is, and one that stands twice is refused.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Member is a member of an object, its value not decoded yet.
+type Member struct {
+	Name  string
+	Value json.RawMessage
+}
+
+// ErrNotObject: the value is JSON, or not even that, but no object.
+var ErrNotObject = errors.New("not a JSON object")
+
+// DuplicateError: a name stands twice in one object.
+type DuplicateError struct{ Name string }
+
+func (e *DuplicateError) Error() string { return fmt.Sprintf("the name %q stands twice", e.Name) }
+
+// Object splits an object into its members, in the order in which they stand.
+// Nested objects are not looked at. raw must hold nothing else.
+func Object(raw []byte) ([]Member, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
+		return nil, ErrNotObject
+	}
+	var members []Member
+	names := map[string]bool{}
+	for dec.More() {
+		token, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		name := token.(string) // within an object the decoder gives nothing else here
+		if names[name] {
+			return nil, &DuplicateError{name}
+		}
+		names[name] = true
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, err
+		}
+		members = append(members, Member{name, value})
+	}
+	if _, err := dec.Token(); err != nil { // the closing brace
+		return nil, err
+	}
+	if dec.More() {
+		return nil, errors.New("something follows the object")
+	}
+	return members, nil
+}
+
+// Unique reports the first name that stands twice in any object within raw, at
+// any depth, as a *DuplicateError, or that raw is not one JSON value.
+func Unique(raw []byte) error {
+	if !json.Valid(raw) {
+		return errors.New("not valid JSON")
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	type level struct {
+		names  map[string]bool // nil in an array
+		isName bool            // the next string is a name
+	}
+	var levels []level
+	for {
+		token, err := dec.Token()
+		if err != nil { // io.EOF: raw is valid
+			return nil
+		}
+		var top *level
+		if len(levels) > 0 {
+			top = &levels[len(levels)-1]
+		}
+		switch t := token.(type) {
+		case json.Delim:
+			switch t {
+			case '{':
+				levels = append(levels, level{names: map[string]bool{}, isName: true})
+				continue
+			case '[':
+				levels = append(levels, level{})
+				continue
+			}
+			levels = levels[:len(levels)-1]
+			if len(levels) > 0 {
+				levels[len(levels)-1].isName = levels[len(levels)-1].names != nil
+			}
+			continue
+		case string:
+			if top != nil && top.isName {
+				if top.names[t] {
+					return &DuplicateError{t}
+				}
+				top.names[t], top.isName = true, false
+				continue
+			}
+		}
+		if top != nil {
+			top.isName = top.names != nil
+		}
+	}
+}
