@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
+	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/secret"
+	"github.com/tokenfuse/tokenfuse/local/engine"
+	"github.com/tokenfuse/tokenfuse/local/gateway"
+	"github.com/tokenfuse/tokenfuse/local/issuer"
+	"github.com/tokenfuse/tokenfuse/local/upstream"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+)
+
+type devCommand struct {
+	Listen    string `default:"127.0.0.1:8787" help:"Address to serve on; port 0 takes a free one."`
+	Config    string `default:"tokenfuse.yaml" help:"The configuration's file."`
+	Data      string `help:"Folder that keeps the data (default: memory)." placeholder:"DIR"`
+	DynamoDB  string `name:"dynamodb" help:"URL of a DynamoDB-compatible engine to use instead of starting one." placeholder:"URL"`
+	Instances int    `default:"1" help:"Copies of generate that share nothing in memory, as Lambda would run them."`
+	Verbose   bool   `help:"Show the function's log."`
+}
+
+// The table's name, and the pace of the built-in model.
+const (
+	limitsTable = "tokenfuse-limits"
+	firstToken  = 300 * time.Millisecond
+	perToken    = 15 * time.Millisecond
+)
+
+// stopTimeout bounds the wait for calls in flight when dev stops.
+const stopTimeout = 20 * time.Second
+
+func (c *devCommand) Run(ctx context.Context, s streams) error {
+	if c.Instances < 1 {
+		return errors.New("--instances must be at least 1")
+	}
+	p, err := policy.Load(c.Config)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Config, err)
+	}
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	defer listener.Close()
+	url := "http://" + reachable(listener.Addr())
+
+	log := slog.New(slog.DiscardHandler)
+	if c.Verbose {
+		log = slog.New(slog.NewJSONHandler(s.err, nil))
+	}
+	slog.SetDefault(log)
+
+	fmt.Fprintln(s.out, "tokenfuse dev: nothing leaves this machine unless a provider key is set.")
+	store, stopStore, err := c.store(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopStore()
+	fmt.Fprintf(s.out, "  store      %s\n", store)
+
+	users, err := issuer.New(issuer.Options{URL: url, Audience: "tokenfuse-dev"})
+	if err != nil {
+		return err
+	}
+	p.Auth = &policy.Auth{Issuer: url, Audience: "tokenfuse-dev", JWKSURL: url + "/dev/jwks.json", PlanClaim: "plan"}
+
+	model, err := c.replaceProviders(p, s)
+	if err != nil {
+		return err
+	}
+	defer model.stop()
+
+	instances := make([]gateway.Function, c.Instances)
+	secrets := devSecrets()
+	timeout := time.Duration(0)
+	for _, provider := range p.Providers {
+		timeout = max(timeout, provider.Timeout+10*time.Second)
+	}
+	for i := range instances {
+		h, err := handler.Build(ctx, handler.Parts{
+			Policy: p, DynamoDB: engine.Client(store), Bucket: bucket.Options{Table: limitsTable}, Secret: secrets, Log: log,
+		})
+		if err != nil {
+			return err
+		}
+		instances[i] = lambdahttp.Stream(h)
+	}
+	front := gateway.New(gateway.Options{Timeout: timeout}, instances...)
+
+	routes := http.NewServeMux()
+	routes.Handle("/", front)
+	routes.Handle("/dev/jwks.json", users.JWKS())
+	routes.Handle("/dev/token", users.Tokens())
+	server := &http.Server{Handler: routes, ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+
+	fmt.Fprintf(s.out, "  instances  %d of generate\n", c.Instances)
+	fmt.Fprintf(s.out, "  features   %v\n\n", slices.Sorted(maps.Keys(p.Features)))
+	fmt.Fprintf(s.out, tryThis, url, p.FeatureNames(policy.User)[0])
+	fmt.Fprintf(s.out, "ready %s\n", url)
+
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	fmt.Fprintln(s.out, "stopping: calls in flight finish and settle")
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	return errors.Join(front.Close(ending), server.Shutdown(ending))
+}
+
+const tryThis = `Try:
+  curl %[1]s/v1/chat/completions -H 'Content-Type: application/json' \
+    -d '{"model":"docqa","messages":[{"role":"user","content":"What is a token bucket?"}]}'
+  curl %[1]s/v1/limits
+  TOKEN=$(go run ./cmd/tokenfuse token --sub 123 --endpoint %[1]s)
+  curl -N %[1]s/v1/chat/completions -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' \
+    -d '{"model":"%[2]s","stream":true,"messages":[{"role":"user","content":"I am a welder from Leeds."}]}'
+`
+
+// store gives the URL of the engine, with the table in it.
+func (c *devCommand) store(ctx context.Context) (url string, stop func(), err error) {
+	url, stop = c.DynamoDB, func() {}
+	if url == "" {
+		e, err := engine.Start(ctx, engine.Options{DataDir: c.Data})
+		if err != nil {
+			return "", nil, err
+		}
+		url, stop = e.URL, func() { _ = e.Close() }
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := engine.CreateLimitsTable(ctx, engine.Client(url), limitsTable); err != nil {
+		stop()
+		return "", nil, fmt.Errorf("the store at %s: %w", url, err)
+	}
+	return url, stop, nil
+}
+
+// builtIn is the built-in model, served on a loopback port of its own.
+type builtIn struct{ server *http.Server }
+
+func (b *builtIn) stop() {
+	if b.server != nil {
+		_ = b.server.Close()
+	}
+}
+
+// replaceProviders points each provider whose key is not set to the built-in
+// model. A provider that wants no key is called as it is.
+func (c *devCommand) replaceProviders(p *policy.Policy, s streams) (*builtIn, error) {
+	b := &builtIn{}
+	url := ""
+	for _, name := range slices.Sorted(maps.Keys(p.Providers)) {
+		provider := p.Providers[name]
+		if provider.APIKey == nil || provider.APIKey.Env != "" && os.Getenv(provider.APIKey.Env) != "" {
+			fmt.Fprintf(s.out, "  provider   %s: %s\n", name, provider.BaseURL)
+			continue
+		}
+		if b.server == nil {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return nil, err
+			}
+			model := upstream.New(upstream.Options{FirstToken: firstToken, PerToken: perToken})
+			b.server = &http.Server{Handler: model, ReadHeaderTimeout: 10 * time.Second}
+			go func() { _ = b.server.Serve(listener) }()
+			url = "http://" + listener.Addr().String() + "/v1"
+		}
+		fmt.Fprintf(s.out, "  provider   %s: built-in, since %s is not set\n", name, keptIn(provider.APIKey))
+		provider.Kind, provider.BaseURL, provider.APIKey = "openai", url, nil
+	}
+	return b, nil
+}
+
+func keptIn(s *policy.Secret) string {
+	if s.Env != "" {
+		return s.Env
+	}
+	return s.SSM + s.Secret
+}
+
+// devSecrets reads secrets from the environment and makes up those that are not
+// there, the same for all instances.
+func devSecrets() func(context.Context, policy.Secret) (string, error) {
+	madeUp := rand.Text()
+	return func(ctx context.Context, s policy.Secret) (string, error) {
+		if v, err := secret.Env(ctx, s); err == nil {
+			return v, nil
+		}
+		return madeUp, nil
+	}
+}
+
+// reachable is an address at which this machine reaches a listener.
+func reachable(a net.Addr) string {
+	tcp := a.(*net.TCPAddr)
+	if tcp.IP.IsUnspecified() {
+		return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
+	}
+	return tcp.String()
+}

@@ -1,0 +1,61 @@
+// Command tokenfuse runs the bundle on a laptop, checks its configuration and
+// makes tokens for trying it.
+//
+// Exit codes: 0 done, 1 the answer is no or the input is wrong, 2 usage.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+const (
+	exitNo    = 1
+	exitUsage = 2
+)
+
+var commands struct {
+	Dev   devCommand   `cmd:"" help:"Run everything on this machine: real handlers behind a stand-in for API Gateway, a DynamoDB-compatible engine, an issuer of tokens and, without a provider key, a built-in model."`
+	Check checkCommand `cmd:"" help:"Check a configuration: exit 1 and every mistake with its line."`
+	Token tokenCommand `cmd:"" help:"Print a token of the issuer that dev runs."`
+}
+
+// streams are where a command writes.
+type streams struct{ out, err io.Writer }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], streams{os.Stdout, os.Stderr}))
+}
+
+func run(ctx context.Context, args []string, s streams) int {
+	exited := -1
+	parser := kong.Must(&commands,
+		kong.Name("tokenfuse"),
+		kong.Description("A spending fuse in front of an AI feature."),
+		kong.Writers(s.out, s.err),
+		kong.Exit(func(code int) { exited = code }), // of --help
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(s),
+	)
+	command, err := parser.Parse(args)
+	if exited >= 0 {
+		return exited
+	}
+	if err != nil {
+		fmt.Fprintf(s.err, "tokenfuse: %v\nTry: tokenfuse --help\n", err)
+		return exitUsage
+	}
+	if err := command.Run(); err != nil {
+		fmt.Fprintf(s.err, "tokenfuse: %v\n", err)
+		return exitNo
+	}
+	return 0
+}

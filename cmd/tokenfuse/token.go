@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+type tokenCommand struct {
+	Sub        string        `required:"" help:"The user's id."`
+	Email      string        `help:"The user's e-mail address, marked as verified."`
+	Unverified bool          `help:"Mark the address as not verified."`
+	Plan       string        `help:"The user's plan: the name of a tier."`
+	TTL        time.Duration `default:"1h" help:"How long the token is good."`
+	Endpoint   string        `default:"http://127.0.0.1:8787" help:"Where dev runs."`
+}
+
+// maxAnswer bounds what is read of an endpoint's answer, in bytes.
+const maxAnswer = 1 << 20
+
+func (c *tokenCommand) Run(ctx context.Context, s streams) error {
+	ask := map[string]any{"sub": c.Sub, "ttl": c.TTL.String()}
+	if c.Email != "" {
+		ask["email"] = c.Email
+	}
+	if c.Unverified {
+		ask["unverified"] = true
+	}
+	if c.Plan != "" {
+		ask["plan"] = c.Plan
+	}
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Endpoint+"/dev/token", bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("--endpoint: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("no answer from %s: is `tokenfuse dev` running? (%w)", c.Endpoint, err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return err
+	}
+	var got struct {
+		Token string
+		Error struct{ Message string }
+	}
+	if err := json.Unmarshal(answer, &got); err != nil || got.Token == "" {
+		if got.Error.Message != "" {
+			return fmt.Errorf("no token: %s", got.Error.Message)
+		}
+		return fmt.Errorf("no token: %s answered %s", c.Endpoint, res.Status)
+	}
+	fmt.Fprintln(s.out, got.Token)
+	return nil
+}

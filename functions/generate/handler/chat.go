@@ -1,0 +1,250 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/provider"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+)
+
+// settleMargin lies between the end of a call and the end of the invocation:
+// time to settle, and a second for the rest.
+const settleMargin = settleTime + time.Second
+
+// stallMargin is how long after the end of its call a stalled reader may hold
+// up the end of the answer.
+const stallMargin = 500 * time.Millisecond
+
+// call is an admitted request on its way.
+type call struct {
+	*capped
+	identity identity
+	offer    *offer
+	worst    amount
+}
+
+// chat answers POST /v1/chat/completions.
+func (h *Handler) chat(w http.ResponseWriter, r *http.Request, e *entry) *apiError {
+	body, apiErr := readBody(r)
+	if apiErr != nil {
+		return apiErr
+	}
+	id, apiErr := h.identify(r)
+	if apiErr != nil {
+		return apiErr
+	}
+	e.identify(id)
+	req, apiErr := parseChat(body)
+	if apiErr != nil {
+		return apiErr
+	}
+	o, apiErr := h.offer(req.Model, id)
+	if apiErr != nil {
+		return apiErr
+	}
+	e.feature = o.feature.Name
+	capped, apiErr := capRequest(req, o)
+	if apiErr != nil {
+		return apiErr
+	}
+	c := &call{capped: capped, identity: id, offer: o}
+	c.worst = o.worstCase(capped)
+	return h.admitAndCall(w, r, e, c)
+}
+
+// offer finds what the model field names.
+func (h *Handler) offer(name string, id identity) (*offer, *apiError) {
+	if o := h.offers[id.tier.Name][name]; o != nil {
+		return o, nil
+	}
+	if h.Policy.Features[name] != nil {
+		return nil, refuse(featureNotAllowed, "model", "%s is not open to %s callers.", name, id.tier.Name)
+	}
+	return nil, refuse(modelNotFound, "model", "There is no model %s. See /v1/models.", clip(name))
+}
+
+// admitAndCall reserves, calls, answers and settles.
+func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry, c *call) *apiError {
+	ctx := r.Context()
+	end, apiErr := h.callEnd(ctx, c)
+	if apiErr != nil {
+		return apiErr
+	}
+	d, apiErr := h.reserve(ctx, c.identity, c.offer, c.capped, c.worst, end.Add(settleMargin))
+	if apiErr != nil {
+		if apiErr.limit != nil && apiErr.limit.Limit != bucket.InFlight {
+			limitHeaders(w.Header(), c.offer, d, apiErr.limit)
+		}
+		return apiErr
+	}
+	e.reserved = c.worst
+
+	rc := http.NewResponseController(w)
+	_ = rc.SetWriteDeadline(end.Add(stallMargin)) // not every writer has one
+	defer func() { _ = rc.SetWriteDeadline(time.Time{}) }()
+
+	x := &exchange{h: h, w: w, rc: rc, ctx: ctx, entry: e, call: c, decision: d, tally: tally{input: c.input}}
+	defer x.settle() // on every way out, a panic included
+	callCtx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	answer, err := c.offer.provider.Call(callCtx, c.request())
+	if err != nil {
+		return x.failed(err)
+	}
+	defer answer.Close()
+	if c.Stream {
+		return x.stream(answer)
+	}
+	return x.buffer(answer)
+}
+
+// callEnd is when the provider call ends at the latest, so that settling is
+// over before the invocation is.
+func (h *Handler) callEnd(ctx context.Context, c *call) (time.Time, *apiError) {
+	now := time.Now() // contexts go by the real clock
+	end := now.Add(c.offer.model.Provider.Timeout)
+	if hard, ok := ctx.Deadline(); ok && hard.Add(-settleMargin).Before(end) {
+		end = hard.Add(-settleMargin)
+	}
+	if !end.After(now) {
+		return end, refuse(providerTimeout, "", "There is not enough time left for this call.")
+	}
+	return end, nil
+}
+
+// request is what goes upstream.
+func (c *call) request() provider.Request {
+	return provider.Request{
+		Model:            c.offer.model.ID,
+		Messages:         c.messages,
+		MaxTokensField:   c.offer.model.MaxTokensField,
+		MaxOutputTokens:  int(c.maxOutput),
+		Stream:           c.Stream,
+		Temperature:      c.Temperature,
+		TopP:             c.TopP,
+		PresencePenalty:  c.Presence,
+		FrequencyPenalty: c.Frequency,
+		Seed:             c.Seed,
+		Stop:             c.Stop,
+		ResponseFormat:   c.ResponseFormat,
+	}
+}
+
+// exchange is one provider call and its answer to the caller.
+type exchange struct {
+	h        *Handler
+	w        http.ResponseWriter
+	rc       *http.ResponseController
+	ctx      context.Context // the request's
+	entry    *entry
+	call     *call
+	decision bucket.Decision
+	tally    tally
+	text     strings.Builder // the content seen so far
+	finish   string          // the finish_reason, if it has arrived
+	settled  bool
+}
+
+// settle settles by the tally, once.
+func (x *exchange) settle() {
+	if x.settled {
+		return
+	}
+	x.settled = true
+	if x.text.Len() > 0 && x.tally.usage == nil {
+		x.tally.output = int64(x.call.offer.tokenizer.Count(x.text.String()))
+	}
+	x.entry.settled = x.h.settle(x.ctx, x.decision.Reservation, x.call, x.tally)
+}
+
+// failed settles a call whose answer failed, and says how.
+func (x *exchange) failed(err error) *apiError {
+	x.tally.ending = endingOf(x.ctx, err)
+	x.settle()
+	logger(x.ctx).Warn("provider call failed", "feature", x.call.offer.feature.Name, "error", err)
+	var p *provider.Error
+	if !errors.As(err, &p) {
+		p = &provider.Error{Failure: provider.Broken}
+	}
+	e := refuse(providerError, "", "The model failed to answer. Nothing was taken from your quota. Try again later.")
+	if p.Failure == provider.Timeout {
+		e = refuse(providerTimeout, "", "The model did not answer in time. Nothing was taken from your quota. Try again later.")
+	}
+	e.upstream = p.Status
+	return e
+}
+
+// take adds a part of the answer to what is known.
+func (x *exchange) take(p provider.Part) {
+	x.text.WriteString(p.Content)
+	x.text.WriteString(p.Refusal)
+	if p.FinishReason != "" {
+		x.finish, x.tally.finished = p.FinishReason, true
+	}
+	if p.Usage != nil {
+		x.tally.usage = p.Usage
+	}
+}
+
+var errUnfinished = &provider.Error{Failure: provider.Broken, Err: errors.New("the answer has no finish_reason")}
+
+// next waits for the next part; io.EOF is the end of a finished answer. What
+// breaks after the finish_reason takes nothing from the answer.
+func (x *exchange) next(answer provider.Answer) (provider.Part, error) {
+	p, err := answer.Next()
+	switch {
+	case err == nil:
+		x.take(p)
+		return p, nil
+	case x.tally.finished:
+		return p, io.EOF
+	case errors.Is(err, io.EOF):
+		return p, errUnfinished
+	}
+	return p, err
+}
+
+// success sets the headers of an admitted call.
+func (x *exchange) success(contentType string) {
+	h := x.w.Header()
+	h.Set("Content-Type", contentType)
+	limitHeaders(h, x.call.offer, x.decision, nil)
+	h.Set("X-Max-Output-Tokens", strconv.FormatInt(x.call.maxOutput, 10))
+	if x.call.dropped > 0 {
+		h.Set("X-Input-Truncated", strconv.Itoa(x.call.dropped))
+	}
+}
+
+// buffer answers in one piece.
+func (x *exchange) buffer(answer provider.Answer) *apiError {
+	var content, refusal strings.Builder
+	for {
+		p, err := x.next(answer)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return x.failed(err)
+		}
+		content.WriteString(p.Content)
+		refusal.WriteString(p.Refusal)
+	}
+	x.tally.ending = completed
+	x.settle()
+	x.success("application/json")
+	m := message{Role: "assistant", Content: new(content.String())}
+	if refusal.Len() > 0 {
+		m.Refusal = new(refusal.String())
+	}
+	c := x.completion("chat.completion")
+	c.Choices = []choice{{Message: &m, FinishReason: &x.finish}}
+	c.Usage = x.usage()
+	_, _ = x.w.Write(encode(c)) // a caller that has gone is charged all the same
+	return nil
+}

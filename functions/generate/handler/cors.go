@@ -1,0 +1,39 @@
+package handler
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+)
+
+var headerNames = regexp.MustCompile(`^[A-Za-z0-9_-]+( *, *[A-Za-z0-9_-]+)*$`)
+
+// cors refuses pages of origins that are neither listed nor our own: a page may
+// post without asking first. A listed one may read the answer, errors included.
+func (h *Handler) cors(w http.ResponseWriter, r *http.Request) *apiError {
+	header := w.Header()
+	header.Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	listed := h.Policy.CORS != nil && slices.Contains(h.Policy.CORS.Origins, origin)
+	if origin != "" && !listed && !isOwn(origin, r.Host) {
+		return refuse(originNotAllowed, "", "Pages of this origin may not call here.")
+	}
+	if origin != "" {
+		header.Set("Access-Control-Allow-Origin", origin)
+		header.Set("Access-Control-Expose-Headers", exposed)
+	}
+	if r.Method == http.MethodOptions {
+		header.Set("Access-Control-Allow-Methods", "GET, POST")
+		if asked := r.Header.Get("Access-Control-Request-Headers"); headerNames.MatchString(asked) {
+			header.Set("Access-Control-Allow-Headers", asked)
+		}
+		header.Set("Access-Control-Max-Age", "7200")
+	}
+	return nil
+}
+
+func isOwn(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && u.Host != "" && u.Host == host
+}

@@ -1,0 +1,87 @@
+package handler
+
+import (
+	"net/http"
+
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+)
+
+// models answers GET /v1/models: the features that the caller may use.
+func (h *Handler) models(w http.ResponseWriter, r *http.Request, e *entry) *apiError {
+	id, apiErr := h.identify(r)
+	if apiErr != nil {
+		return apiErr
+	}
+	e.identify(id)
+	type model struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		Created int64  `json:"created"`
+		OwnedBy string `json:"owned_by"`
+	}
+	list := struct {
+		Object string  `json:"object"`
+		Data   []model `json:"data"`
+	}{"list", []model{}}
+	for _, name := range h.Policy.FeatureNames(id.tier.Name) {
+		list.Data = append(list.Data, model{name, "model", h.started.Unix(), "tokenfuse"})
+	}
+	answerJSON(w, list)
+	return nil
+}
+
+// limits answers GET /v1/limits: the caller's own limits as they stand.
+func (h *Handler) limits(w http.ResponseWriter, r *http.Request, e *entry) *apiError {
+	id, apiErr := h.identify(r)
+	if apiErr != nil {
+		return apiErr
+	}
+	e.identify(id)
+	state, err := h.Buckets.Peek(r.Context(), id.key())
+	if err != nil {
+		logger(r.Context()).Error("peek failed", "error", err)
+		return unavailable(storeUnavailable, "The limits could not be read at the moment. Try again.")
+	}
+	type shownLimit struct {
+		Name       string      `json:"name"`
+		Unit       policy.Unit `json:"unit"`
+		Capacity   int64       `json:"capacity"`
+		Period     int64       `json:"period_seconds"`
+		Remaining  int64       `json:"remaining"`
+		Reset      int64       `json:"reset_seconds"`
+		RetryAfter int64       `json:"retry_after_seconds"`
+	}
+	var view struct {
+		Identity struct {
+			Kind string `json:"kind"`
+			ID   string `json:"id"`
+			Tier string `json:"tier"`
+		} `json:"identity"`
+		Fuse      string `json:"fuse"`
+		Challenge struct {
+			Required bool `json:"required"`
+		} `json:"challenge"`
+		Limits []shownLimit `json:"limits"`
+	}
+	view.Identity.Kind, view.Identity.ID, view.Identity.Tier = id.kind, id.id, id.tier.Name
+	view.Fuse = "closed"
+	limits := tierLimits(id.tier)
+	for _, name := range h.Policy.FeatureNames(id.tier.Name) {
+		if q := h.Policy.Features[name].Quota; q != nil {
+			limits = append(limits, newLimit(q, bucket.OnExpiry))
+		}
+	}
+	for _, l := range limits {
+		s := state.Limit(l.Limit)
+		view.Limits = append(view.Limits, shownLimit{l.Name, l.unit, l.Capacity, int64(l.Period.Seconds()),
+			s.Remaining, ceilSeconds(s.FullIn), ceilSeconds(s.NextIn)})
+	}
+	answerJSON(w, view)
+	return nil
+}
+
+func answerJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(encode(v))
+}

@@ -1,0 +1,153 @@
+// Package handler is the generate function: an http.Handler that puts a fuse in
+// front of an AI feature.
+//
+// A request is identified, parsed, capped and counted; its worst case is
+// reserved in the caller's buckets; the provider is called once; the reservation
+// is settled to what was used; all before the answer ends.
+//
+// Guarantees: no provider call without a reservation; a settle on every way out,
+// a panic included; what fails before the limits changes and counts nothing; the
+// request that goes upstream is made afresh from known fields. Errors have
+// OpenAI's envelope and never an internal cause. Logs never hold prompt or
+// answer text, tokens or secrets.
+//
+// Trusted: the policy, the source address that the gateway gives, and the
+// store. Nothing else that a request or a provider says is.
+package handler
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/auth"
+	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/provider"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
+)
+
+// Config is what a Handler works with.
+type Config struct {
+	Policy    *policy.Policy
+	Buckets   *bucket.Buckets
+	Providers map[string]provider.Provider // by name in the policy
+	Verifier  *auth.Verifier               // nil: tokens are refused
+	Networks  *fingerprint.Keyer           // nil only without an anonymous tier
+	Log       *slog.Logger
+	Now       func() time.Time
+}
+
+// Handler serves the /v1 routes.
+type Handler struct {
+	Config
+	offers map[string]map[string]*offer // by tier, by feature
+	routes map[string]map[string]route  // by path, by method
+	// started stands for the age of all models, which nobody asks for.
+	started time.Time
+}
+
+type route func(*Handler, http.ResponseWriter, *http.Request, *entry) *apiError
+
+// New prepares all that requests have in common.
+func New(cfg Config) (*Handler, error) {
+	if cfg.Policy.Tiers[policy.Anonymous] != nil && cfg.Networks == nil {
+		return nil, errors.New("handler: anonymous callers need Config.Networks")
+	}
+	h := &Handler{Config: cfg, offers: map[string]map[string]*offer{}, started: cfg.Now()}
+	for _, t := range cfg.Policy.Tiers {
+		h.offers[t.Name] = map[string]*offer{}
+		for _, name := range cfg.Policy.FeatureNames(t.Name) {
+			f := cfg.Policy.Features[name]
+			p := cfg.Providers[f.Model.Provider.Name]
+			if p == nil {
+				return nil, fmt.Errorf("handler: feature %s: no provider %s", name, f.Model.Provider.Name)
+			}
+			o, err := newOffer(f, t, p)
+			if err != nil {
+				return nil, fmt.Errorf("handler: feature %s: %w", name, err)
+			}
+			h.offers[t.Name][name] = o
+		}
+	}
+	h.routes = map[string]map[string]route{
+		"/v1/chat/completions": {http.MethodPost: (*Handler).chat},
+		"/v1/models":           {http.MethodGet: (*Handler).models},
+		"/v1/limits":           {http.MethodGet: (*Handler).limits},
+	}
+	return h, nil
+}
+
+// ServeHTTP answers a request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := requestID(r.Context())
+	ctx := context.WithValue(r.Context(), loggerKey{}, h.Log.With("request_id", id))
+	r = r.WithContext(ctx)
+	e := &entry{outcome: "answered", start: h.Now()}
+	w.Header().Set("X-Request-Id", id)
+	w.Header().Set("Cache-Control", "no-store")
+	defer func() { e.log(ctx, r.Method, r.URL.Path, h.Now()) }()
+	defer func() {
+		if v := recover(); v != nil {
+			logger(ctx).Error("panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
+			answerFailure(w, e, refuse(internalFailure, "", "Something went wrong on our side."))
+		}
+	}()
+	if err := h.route(w, r, e); err != nil {
+		answerFailure(w, e, err)
+	}
+}
+
+// answerFailure answers with an error, as an event if the answer is a stream.
+func answerFailure(w http.ResponseWriter, e *entry, err *apiError) {
+	e.outcome = string(err.code)
+	if e.streaming {
+		x := exchange{w: w, rc: http.NewResponseController(w)}
+		x.event(err.envelope())
+		return
+	}
+	err.write(w)
+}
+
+// route checks route, method and origin, and passes on.
+func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *entry) *apiError {
+	methods, known := h.routes[r.URL.Path]
+	serve := methods[r.Method]
+	switch {
+	case r.Method == http.MethodOptions:
+	case r.URL.Path == "/v1/responses":
+		return refuse(notFound, "", "The responses API is not served here. Use chat completions: POST /v1/chat/completions.")
+	case !known:
+		return refuse(notFound, "", "There is nothing at this address.")
+	case serve == nil:
+		w.Header().Set("Allow", allowed(methods))
+		return refuse(methodNotAllowed, "", "The method must be %s.", allowed(methods))
+	}
+	if err := h.cors(w, r); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	return serve(h, w, r, e)
+}
+
+func allowed(methods map[string]route) string {
+	return strings.Join(append(names(methods), http.MethodOptions), ", ")
+}
+
+// requestID is the gateway's id of the request, or a new one.
+func requestID(ctx context.Context) string {
+	if c, ok := lambdahttp.RequestContext(ctx); ok && c.RequestID != "" {
+		return c.RequestID
+	}
+	return rand.Text()
+}

@@ -1,0 +1,220 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
+	"github.com/tokenfuse/tokenfuse/local/faults"
+	"github.com/tokenfuse/tokenfuse/local/issuer"
+	"github.com/tokenfuse/tokenfuse/local/upstream"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+)
+
+func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
+
+// testPolicy has a free tier of two users' worth: small figures, so that tests
+// reach them.
+const testPolicy = `
+providers:
+  main: {kind: openai, base_url: "UPSTREAM", timeout: 20s}
+models:
+  small: {provider: main, id: test-model, tokenizer: o200k_base, context: 1000000,
+          price_per_mtok: {input: "0.40", cached_input: "0.10", output: "1.60"}}
+features:
+  docqa: {model: small, system: "You answer questions.", max_output_tokens: 800}
+  open:  {model: small, max_output_tokens: 800, allow: [system, response_format]}
+  cv:    {model: small, system: "You write CVs.", max_output_tokens: 2000, tiers: [user, pro], quota: {capacity: 3, per: 24h}}
+tiers:
+  anonymous: {max_input_chars: 2000, max_input_tokens: 2000, max_messages: 16, max_output_tokens: 400, max_in_flight: 4,
+              limits: {tokens: {capacity: 5000, per: 1h}, requests: {capacity: 20, per: 1m}}}
+  user:      {max_input_tokens: 6000, max_messages: 64, max_output_tokens: 4000, max_in_flight: 8,
+              limits: {tokens: {capacity: 50000, per: 1h}, requests: {capacity: 60, per: 1m}, spend: {usd: "2.00", per: 24h}}}
+  pro:       {max_input_tokens: 60000, max_messages: 256, max_output_tokens: 8000, max_in_flight: 16,
+              limits: {tokens: {capacity: 400000, per: 1h}, requests: {capacity: 120, per: 1m}, spend: {usd: "10.00", per: 24h}}}
+auth: {issuer: "ISSUER", audience: "test", jwks_url: "ISSUER/dev/jwks.json", plan_claim: plan}
+cors: {origins: ["https://app.example.com"]}
+fingerprint: {secret: {env: TEST_SECRET}}
+`
+
+// rig is a handler on real parts: the engine behind a network that can fail, a
+// model that speaks the wire format, an issuer of tokens.
+type rig struct {
+	t        *testing.T
+	handler  *Handler
+	upstream *upstream.Upstream
+	issuer   *issuer.Issuer
+	net      *faults.Transport // between the handler and the store
+	sends    atomic.Int64      // to the store
+	log      *syncBuffer
+	table    string
+}
+
+// newRig makes a rig; edit may change the policy's text.
+func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
+	t.Helper()
+	g := &rig{t: t, upstream: upstream.New(upstream.Options{}), log: &syncBuffer{}}
+	model := httptest.NewServer(g.upstream)
+	t.Cleanup(model.Close)
+
+	var keys http.Handler
+	issuing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { keys.ServeHTTP(w, r) }))
+	t.Cleanup(issuing.Close)
+	var err error
+	if g.issuer, err = issuer.New(issuer.Options{URL: issuing.URL, Audience: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	keys = g.issuer.JWKS()
+
+	yaml := strings.NewReplacer("UPSTREAM", model.URL+"/v1", "ISSUER", issuing.URL).Replace(testPolicy)
+	for _, f := range edit {
+		yaml = f(yaml)
+	}
+	p, err := policy.Parse([]byte(yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.net = &faults.Transport{}
+	counted := roundTrip(func(r *http.Request) (*http.Response, error) {
+		g.sends.Add(1)
+		return g.net.RoundTrip(r)
+	})
+	db, table := enginetest.Table(t, func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: counted} })
+	g.table = table
+	g.handler, err = Build(context.Background(), Parts{
+		Policy: p, DynamoDB: db, Bucket: bucket.Options{Table: table},
+		Secret: func(context.Context, policy.Secret) (string, error) { return "a secret of some length", nil },
+		Log:    slog.New(slog.NewJSONHandler(g.log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// syncBuffer is a log that may be written and read at once.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// token makes a user's bearer token.
+func (g *rig) token(sub, plan string) string {
+	g.t.Helper()
+	token, err := g.issuer.Token(issuer.Claims{Subject: sub, Plan: plan, TTL: time.Hour})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return token
+}
+
+// request makes a request as the handler gets it; token "" is anonymous.
+func (g *rig) request(method, path, token, body string) *http.Request {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.RemoteAddr = "203.0.113.7:4711"
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return r
+}
+
+// answer is a response with its body read.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (g *rig) do(r *http.Request) answer {
+	g.t.Helper()
+	w := httptest.NewRecorder()
+	g.handler.ServeHTTP(w, r)
+	body, err := io.ReadAll(w.Result().Body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return answer{w.Code, w.Result().Header, string(body)}
+}
+
+// chat posts a chat completion.
+func (g *rig) chat(token, body string) answer {
+	g.t.Helper()
+	return g.do(g.request(http.MethodPost, "/v1/chat/completions", token, body))
+}
+
+// wireError is an error body as a client reads it.
+type wireError struct {
+	Message    string  `json:"message"`
+	Type       string  `json:"type"`
+	Param      *string `json:"param"`
+	Code       string  `json:"code"`
+	Limit      string  `json:"limit"`
+	Unit       string  `json:"unit"`
+	RetryAfter *int64  `json:"retry_after_seconds"`
+	Requested  int64   `json:"requested"`
+	Remaining  *int64  `json:"remaining"`
+	Affordable *int64  `json:"affordable_max_tokens"`
+	Upstream   *int    `json:"upstream_status"`
+}
+
+func (g *rig) wireError(a answer) wireError {
+	g.t.Helper()
+	var envelope struct{ Error wireError }
+	if err := json.Unmarshal([]byte(a.body), &envelope); err != nil {
+		g.t.Fatalf("the body is no error envelope: %v: %s", err, a.body)
+	}
+	return envelope.Error
+}
+
+// remaining reads what is left of the caller's limits, by /v1/limits.
+func (g *rig) remaining(token string) map[string]int64 {
+	g.t.Helper()
+	a := g.do(g.request(http.MethodGet, "/v1/limits", token, ""))
+	var view struct {
+		Limits []struct {
+			Name      string
+			Remaining int64
+		}
+	}
+	if err := json.Unmarshal([]byte(a.body), &view); err != nil || a.status != http.StatusOK {
+		g.t.Fatalf("limits: %d %s", a.status, a.body)
+	}
+	left := map[string]int64{}
+	for _, l := range view.Limits {
+		left[l.Name] = l.Remaining
+	}
+	return left
+}

@@ -1,0 +1,134 @@
+package handler
+
+import (
+	"io"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/provider"
+)
+
+// completion is a chat completion, or a chunk of one.
+type completion struct {
+	ID      string   `json:"id"`
+	Object  string   `json:"object"`
+	Created int64    `json:"created"`
+	Model   string   `json:"model"`
+	Choices []choice `json:"choices"`
+	Usage   *usage   `json:"usage,omitempty"`
+}
+
+type choice struct {
+	Index        int      `json:"index"`
+	Message      *message `json:"message,omitempty"`
+	Delta        *delta   `json:"delta,omitempty"`
+	Logprobs     *string  `json:"logprobs"` // always null
+	FinishReason *string  `json:"finish_reason"`
+}
+
+type message struct {
+	Role    string  `json:"role"`
+	Content *string `json:"content"`
+	Refusal *string `json:"refusal"`
+}
+
+type delta struct {
+	Role    string  `json:"role,omitempty"`
+	Content *string `json:"content,omitempty"`
+	Refusal *string `json:"refusal,omitempty"`
+}
+
+type usage struct {
+	Prompt        int64 `json:"prompt_tokens"`
+	Completion    int64 `json:"completion_tokens"`
+	Total         int64 `json:"total_tokens"`
+	PromptDetails struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+	CompletionDetails struct {
+		Reasoning int64 `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
+// usage is what the provider reported, or else what we counted.
+func (x *exchange) usage() *usage {
+	u := x.tally.usage
+	if u == nil {
+		u = &price.Usage{Input: x.tally.input, Output: x.tally.output}
+	}
+	shown := usage{Prompt: u.Input, Completion: u.Output, Total: u.Total()}
+	shown.PromptDetails.Cached = u.CachedInput
+	shown.CompletionDetails.Reasoning = u.Reasoning
+	return &shown
+}
+
+func (x *exchange) completion(object string) completion {
+	return completion{
+		ID:      "chatcmpl-" + x.decision.Reservation.ID(),
+		Object:  object,
+		Created: x.decision.Reservation.Start().Unix(),
+		Model:   x.call.offer.feature.Name,
+		Choices: []choice{},
+	}
+}
+
+// stream answers as server-sent events, part by part. Nothing is sent before the
+// first part has come, so that a call that fails at once is a plain error.
+func (x *exchange) stream(answer provider.Answer) *apiError {
+	p, err := x.next(answer)
+	if err != nil && err != io.EOF {
+		return x.failed(err)
+	}
+	x.success("text/event-stream; charset=utf-8")
+	x.entry.streaming = true
+	ok := x.chunk(&delta{Role: "assistant", Content: new("")}, nil)
+	for ; err == nil; p, err = x.next(answer) {
+		if p.Content == "" && p.Refusal == "" {
+			continue
+		}
+		d := &delta{}
+		if p.Content != "" {
+			d.Content = &p.Content
+		}
+		if p.Refusal != "" {
+			d.Refusal = &p.Refusal
+		}
+		if ok = ok && x.chunk(d, nil); !ok {
+			break
+		}
+		x.tally.delivered = true
+	}
+	switch {
+	case !ok:
+		x.tally.ending = left
+		x.settle()
+		return nil
+	case err != io.EOF:
+		x.event(x.failed(err).envelope())
+		return nil
+	}
+	// All content is out. The settle comes before the end of the answer, after
+	// which Lambda may freeze the process.
+	x.tally.ending = completed
+	x.settle()
+	x.chunk(&delta{}, &x.finish)
+	if x.call.IncludeUsage {
+		c := x.completion("chat.completion.chunk")
+		c.Usage = x.usage()
+		x.event(encode(c))
+	}
+	x.event([]byte("[DONE]"))
+	return nil
+}
+
+func (x *exchange) chunk(d *delta, finish *string) bool {
+	c := x.completion("chat.completion.chunk")
+	c.Choices = append(c.Choices, choice{Delta: d, FinishReason: finish})
+	return x.event(encode(c))
+}
+
+// event sends one server-sent event; false means that the caller has left or
+// does not read.
+func (x *exchange) event(data []byte) bool {
+	_, err := x.w.Write(append(append([]byte("data: "), data...), "\n\n"...))
+	return err == nil && x.rc.Flush() == nil
+}

@@ -1,0 +1,511 @@
+package auth_test
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha512"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/MicahParks/jwkset"
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/tokenfuse/tokenfuse/internal/auth"
+)
+
+const (
+	issuerURL = "https://issuer.example/pool"
+	audience  = "tokenfuse"
+	plan      = "https://example.com/plan"
+)
+
+// start is when every test begins.
+var start = time.Unix(1_800_000_000, 0)
+
+// keys are made once: RSA keys take long.
+var keys = sync.OnceValue(func() (k struct {
+	rsa, rsaOther, rsaWeak *rsa.PrivateKey
+	p256, p384, p521       *ecdsa.PrivateKey
+	ed                     ed25519.PrivateKey
+}) {
+	k.rsa = must(rsa.GenerateKey(rand.Reader, 2048))
+	k.rsaOther = must(rsa.GenerateKey(rand.Reader, 2048))
+	k.rsaWeak = must(rsa.GenerateKey(rand.Reader, 1024))
+	k.p256 = must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	k.p384 = must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))
+	k.p521 = must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))
+	_, k.ed, _ = ed25519.GenerateKey(rand.Reader)
+	return k
+})
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// jwk is the published form of a key; alg and use may be empty.
+func jwk(kid string, private crypto.Signer, alg jwkset.ALG, use jwkset.USE) jwkset.JWKMarshal {
+	key := must(jwkset.NewJWKFromKey(private.Public(), jwkset.JWKOptions{
+		Metadata: jwkset.JWKMetadataOptions{KID: kid, ALG: alg, USE: use},
+	}))
+	return key.Marshal()
+}
+
+func keySet(keys ...jwkset.JWKMarshal) string {
+	return string(must(json.Marshal(jwkset.JWKSMarshal{Keys: keys})))
+}
+
+// issuer is a real HTTP server of a key set, and a clock that stands still.
+type issuer struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	answer  http.HandlerFunc
+	fetches int
+	now     time.Time
+}
+
+func newIssuer(t testing.TB, set string) *issuer {
+	i := &issuer{now: start}
+	i.publish(set)
+	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i.mu.Lock()
+		i.fetches++
+		answer := i.answer
+		i.mu.Unlock()
+		answer(w, r)
+	}))
+	t.Cleanup(i.Close)
+	return i
+}
+
+func (i *issuer) publish(set string) {
+	i.serve(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(set)) })
+}
+
+func (i *issuer) fail() {
+	i.serve(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+}
+
+func (i *issuer) serve(answer http.HandlerFunc) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.answer = answer
+}
+
+func (i *issuer) count() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.fetches
+}
+
+func (i *issuer) clock() time.Time {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.now
+}
+
+func (i *issuer) advance(d time.Duration) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.now = i.now.Add(d)
+}
+
+func (i *issuer) verifier(t testing.TB) *auth.Verifier {
+	t.Helper()
+	v, err := auth.New(t.Context(), auth.Config{
+		Issuer: issuerURL, Audience: audience, JWKSURL: i.URL, PlanClaim: plan,
+		HTTPClient: i.Client(), Now: i.clock,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// sign makes a token of exactly these two JSON texts.
+func sign(method jwt.SigningMethod, key any, header, payload string) string {
+	text := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString([]byte(payload))
+	return text + "." + base64.RawURLEncoding.EncodeToString(must(method.Sign(text, key)))
+}
+
+func header(alg, kid string) string { return fmt.Sprintf(`{"alg":%q,"kid":%q,"typ":"JWT"}`, alg, kid) }
+
+// payload is a good set of claims with some changed; nil leaves one out.
+func payload(change map[string]any) string {
+	claims := map[string]any{
+		"iss": issuerURL, "aud": audience, "sub": "user-1",
+		"iat": start.Unix(), "nbf": start.Unix(), "exp": start.Add(time.Hour).Unix(),
+	}
+	for name, value := range change {
+		if value == nil {
+			delete(claims, name)
+		} else {
+			claims[name] = value
+		}
+	}
+	return string(must(json.Marshal(claims)))
+}
+
+// wrong checks that err is of the kind and repeats nothing of the token.
+func wrong(t *testing.T, err, kind error, token string) {
+	t.Helper()
+	for _, other := range []error{auth.ErrInvalid, auth.ErrExpired, auth.ErrUnavailable} {
+		if errors.Is(err, other) != (other == kind) {
+			t.Fatalf("got error %v, want %v", err, kind)
+		}
+	}
+	for part := range strings.SplitSeq(token, ".") {
+		if len(part) > 8 && strings.Contains(err.Error(), part) {
+			t.Errorf("the error repeats the token: %v", err)
+		}
+	}
+}
+
+func TestVerifyAlgorithms(t *testing.T) {
+	k := keys()
+	iss := newIssuer(t, keySet(
+		jwk("rsa", k.rsa, "", ""), jwk("p256", k.p256, "", jwkset.UseSig), jwk("p384", k.p384, "ES384", "sig"),
+		jwk("p521", k.p521, "", ""), jwk("ed", k.ed, "EdDSA", "sig"),
+	))
+	v := iss.verifier(t)
+	for _, tt := range []struct {
+		method jwt.SigningMethod
+		kid    string
+		key    any
+	}{
+		{jwt.SigningMethodRS256, "rsa", k.rsa},
+		{jwt.SigningMethodRS384, "rsa", k.rsa},
+		{jwt.SigningMethodRS512, "rsa", k.rsa},
+		{jwt.SigningMethodPS256, "rsa", k.rsa},
+		{jwt.SigningMethodPS384, "rsa", k.rsa},
+		{jwt.SigningMethodPS512, "rsa", k.rsa},
+		{jwt.SigningMethodES256, "p256", k.p256},
+		{jwt.SigningMethodES384, "p384", k.p384},
+		{jwt.SigningMethodES512, "p521", k.p521},
+		{jwt.SigningMethodEdDSA, "ed", k.ed},
+	} {
+		t.Run(tt.method.Alg(), func(t *testing.T) {
+			token := sign(tt.method, tt.key, header(tt.method.Alg(), tt.kid), payload(nil))
+			if u, err := v.Verify(t.Context(), token); err != nil || u.Subject != "user-1" {
+				t.Errorf("got %+v, %v", u, err)
+			}
+			// The same with a bit of the signature turned.
+			cut := strings.LastIndexByte(token, '.') + 1
+			sig := must(base64.RawURLEncoding.DecodeString(token[cut:]))
+			sig[len(sig)/2] ^= 1
+			_, err := v.Verify(t.Context(), token[:cut]+base64.RawURLEncoding.EncodeToString(sig))
+			wrong(t, err, auth.ErrInvalid, token)
+		})
+	}
+	if n := iss.count(); n != 1 {
+		t.Errorf("the keys were fetched %d times", n)
+	}
+}
+
+func TestVerifyUser(t *testing.T) {
+	k := keys()
+	v := newIssuer(t, keySet(jwk("ed", k.ed, "", ""))).verifier(t)
+	cognito := map[string]any{"aud": nil, "client_id": audience, "token_use": "access"}
+	with := func(base map[string]any, name string, value any) map[string]any {
+		changed := map[string]any{name: value}
+		for k, v := range base {
+			if k != name {
+				changed[k] = v
+			}
+		}
+		return changed
+	}
+	user := auth.User{Subject: "user-1"}
+	for _, tt := range []struct {
+		name   string
+		change map[string]any
+		want   auth.User
+	}{
+		{"plain", nil, user},
+		{"no nbf, no iat", map[string]any{"nbf": nil, "iat": nil}, user},
+		{"fractions of a second", map[string]any{"exp": float64(start.Unix()) + 0.5}, user},
+		{"one of several audiences", map[string]any{"aud": []string{"other", audience}}, user},
+		{"clock of the issuer ahead", map[string]any{"nbf": start.Unix() + 30, "iat": start.Unix() + 30}, user},
+		{"last second", map[string]any{"exp": start.Unix() + 1}, user},
+		{"Cognito access token", cognito, user},
+		{"longest subject", map[string]any{"sub": strings.Repeat("s", 128)}, auth.User{Subject: strings.Repeat("s", 128)}},
+		{"subject of any printable characters", map[string]any{"sub": `auth0|o'Brien+a@b.c/"~!`}, auth.User{Subject: `auth0|o'Brien+a@b.c/"~!`}},
+		{"plan", map[string]any{plan: "pro"}, auth.User{Subject: "user-1", Plan: "pro"}},
+		{"plan of another type", map[string]any{plan: []string{"pro"}}, user},
+		{"another claim called plan", map[string]any{"plan": "pro"}, user},
+		{"verified e-mail", map[string]any{"email": "a@b.c", "email_verified": true}, auth.User{Subject: "user-1", Email: "a@b.c"}},
+		{"verified as Cognito says it", map[string]any{"email": "a@b.c", "email_verified": "true"}, auth.User{Subject: "user-1", Email: "a@b.c"}},
+		{"e-mail, nothing said", map[string]any{"email": "a@b.c"}, user},
+		{"e-mail not verified", map[string]any{"email": "a@b.c", "email_verified": false}, user},
+		{"verified is a number", map[string]any{"email": "a@b.c", "email_verified": 1}, user},
+		{"verified in another case", map[string]any{"email": "a@b.c", "email_verified": "True"}, user},
+		{"Verified in another case", map[string]any{"email": "a@b.c", "Email_verified": true}, user},
+		{"e-mail of another type", map[string]any{"email": 7, "email_verified": true}, user},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := v.Verify(t.Context(), sign(jwt.SigningMethodEdDSA, k.ed, header("EdDSA", "ed"), payload(tt.change)))
+			if err != nil || got != tt.want {
+				t.Errorf("got %+v, %v; want %+v", got, err, tt.want)
+			}
+		})
+	}
+
+	for _, tt := range []struct {
+		name   string
+		change map[string]any
+		want   error
+	}{
+		{"expired now", map[string]any{"exp": start.Unix()}, auth.ErrExpired},
+		{"expired by a second", map[string]any{"exp": start.Unix() - 1}, auth.ErrExpired},
+		{"expired, of another issuer", map[string]any{"exp": start.Unix() - 1, "iss": "https://evil.example"}, auth.ErrInvalid},
+		{"expired, for another audience", map[string]any{"exp": start.Unix() - 1, "aud": "other"}, auth.ErrInvalid},
+		{"no exp", map[string]any{"exp": nil}, auth.ErrInvalid},
+		{"exp a string", map[string]any{"exp": "1900000000"}, auth.ErrInvalid},
+		{"exp null", map[string]any{"exp": json.RawMessage("null")}, auth.ErrInvalid},
+		{"exp 1e400", map[string]any{"exp": json.RawMessage("1e400")}, auth.ErrInvalid},
+		{"exp 1e300", map[string]any{"exp": json.RawMessage("1e300")}, auth.ErrInvalid},
+		{"exp in milliseconds", map[string]any{"exp": start.UnixMilli()}, auth.ErrInvalid},
+		{"exp negative", map[string]any{"exp": -1}, auth.ErrInvalid},
+		{"EXP", map[string]any{"exp": nil, "EXP": start.Unix() + 60}, auth.ErrInvalid},
+		{"nbf ahead", map[string]any{"nbf": start.Unix() + 31}, auth.ErrInvalid},
+		{"nbf a string", map[string]any{"nbf": "0"}, auth.ErrInvalid},
+		{"iat ahead", map[string]any{"iat": start.Unix() + 31}, auth.ErrInvalid},
+		{"iat a boolean", map[string]any{"iat": true}, auth.ErrInvalid},
+		{"no iss", map[string]any{"iss": nil}, auth.ErrInvalid},
+		{"other iss", map[string]any{"iss": issuerURL + "/"}, auth.ErrInvalid},
+		{"iss a list", map[string]any{"iss": []string{issuerURL}}, auth.ErrInvalid},
+		{"no aud", map[string]any{"aud": nil}, auth.ErrInvalid},
+		{"other aud", map[string]any{"aud": audience + "2"}, auth.ErrInvalid},
+		{"other auds", map[string]any{"aud": []string{"a", "b"}}, auth.ErrInvalid},
+		{"aud empty", map[string]any{"aud": []string{}}, auth.ErrInvalid},
+		{"aud with a number in it", map[string]any{"aud": []any{audience, 1}}, auth.ErrInvalid},
+		{"aud an object", map[string]any{"aud": map[string]any{audience: 1}}, auth.ErrInvalid},
+		{"Cognito token of another client", with(cognito, "client_id", "other"), auth.ErrInvalid},
+		{"Cognito token of another use", with(cognito, "token_use", "id"), auth.ErrInvalid},
+		{"client_id beside another aud", with(cognito, "aud", "other"), auth.ErrInvalid},
+		{"client_id beside a null aud", with(cognito, "aud", json.RawMessage("null")), auth.ErrInvalid},
+		{"client_id beside no audience", with(cognito, "aud", []string{}), auth.ErrInvalid},
+		{"client_id without token_use", with(cognito, "token_use", nil), auth.ErrInvalid},
+		{"no sub", map[string]any{"sub": nil}, auth.ErrInvalid},
+		{"sub empty", map[string]any{"sub": ""}, auth.ErrInvalid},
+		{"sub a number", map[string]any{"sub": 123}, auth.ErrInvalid},
+		{"sub too long", map[string]any{"sub": strings.Repeat("s", 129)}, auth.ErrInvalid},
+		{"sub with a space", map[string]any{"sub": "a b"}, auth.ErrInvalid},
+		{"sub with a separator", map[string]any{"sub": "net#abc"}, auth.ErrInvalid},
+		{"sub with a line break", map[string]any{"sub": "a\nb"}, auth.ErrInvalid},
+		{"sub with NUL", map[string]any{"sub": "a\x00"}, auth.ErrInvalid},
+		{"sub with DEL", map[string]any{"sub": "a\x7f"}, auth.ErrInvalid},
+		{"sub beyond ASCII", map[string]any{"sub": "usér"}, auth.ErrInvalid},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			token := sign(jwt.SigningMethodEdDSA, k.ed, header("EdDSA", "ed"), payload(tt.change))
+			_, err := v.Verify(t.Context(), token)
+			wrong(t, err, tt.want, token)
+		})
+	}
+}
+
+// TestVerifyRefusesToken holds what is wrong with a token as such.
+func TestVerifyRefusesToken(t *testing.T) {
+	k := keys()
+	iss := newIssuer(t, keySet(
+		jwk("rsa", k.rsa, "", ""), jwk("rs256", k.rsa, "RS256", ""), jwk("weak", k.rsaWeak, "", ""),
+		jwk("p256", k.p256, "", ""), jwk("ed", k.ed, "", ""), jwk("enc", k.rsa, "", jwkset.UseEnc),
+	))
+	v := iss.verifier(t)
+
+	good := sign(jwt.SigningMethodEdDSA, k.ed, header("EdDSA", "ed"), payload(nil))
+	if _, err := v.Verify(t.Context(), good); err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(good, ".")
+
+	publicDER := must(x509.MarshalPKIXPublicKey(k.rsa.Public()))
+	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER})
+	ed := func(header, payload string) string { return sign(jwt.SigningMethodEdDSA, k.ed, header, payload) }
+	claims := payload(nil)
+
+	for name, token := range map[string]string{
+		"empty":                        "",
+		"dots":                         "..",
+		"two parts":                    parts[0] + "." + parts[1],
+		"four parts":                   good + ".x",
+		"no signature":                 parts[0] + "." + parts[1] + ".",
+		"signature of another token":   parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(payload(map[string]any{"sub": "admin"}))) + "." + parts[2],
+		"padding":                      good + "==",
+		"line break":                   good + "\n",
+		"stray bits in the last digit": good[:len(good)-1] + string(good[len(good)-1]+1),
+		"too long":                     ed(header("EdDSA", "ed"), payload(map[string]any{"x": strings.Repeat("x", 8<<10)})),
+		"standard base64":              base64.StdEncoding.EncodeToString([]byte(header("EdDSA", "ed"))) + "." + parts[1] + "." + parts[2],
+
+		"none":                       sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, header("none", "rsa"), claims),
+		"None":                       base64.RawURLEncoding.EncodeToString([]byte(header("None", "rsa"))) + "." + parts[1] + ".",
+		"HMAC with the public PEM":   sign(jwt.SigningMethodHS256, publicPEM, header("HS256", "rsa"), claims),
+		"HMAC with the public DER":   sign(jwt.SigningMethodHS256, publicDER, header("HS256", "rsa"), claims),
+		"HMAC with Ed25519's public": sign(jwt.SigningMethodHS512, []byte(k.ed.Public().(ed25519.PublicKey)), header("HS512", "ed"), claims),
+		"HMAC called RS256":          hmacCalled("RS256", publicPEM, claims),
+
+		"RSA under an EC key's name":   sign(jwt.SigningMethodRS256, k.rsa, header("RS256", "p256"), claims),
+		"EC under an RSA key's name":   sign(jwt.SigningMethodES256, k.p256, header("ES256", "rsa"), claims),
+		"Ed25519 under an EC key":      ed(header("EdDSA", "p256"), claims),
+		"PS256 with a key for RS256":   sign(jwt.SigningMethodPS256, k.rsa, header("PS256", "rs256"), claims),
+		"key for encryption":           sign(jwt.SigningMethodRS256, k.rsa, header("RS256", "enc"), claims),
+		"1024 bits":                    sign(jwt.SigningMethodRS256, k.rsaWeak, header("RS256", "weak"), claims),
+		"ES512 on the curve P-256":     es512OnP256(k.p256, claims),
+		"another key of the same kind": sign(jwt.SigningMethodRS256, k.rsaOther, header("RS256", "rsa"), claims),
+
+		"no kid":             ed(`{"alg":"EdDSA"}`, claims),
+		"kid empty":          ed(header("EdDSA", ""), claims),
+		"kid a number":       ed(`{"alg":"EdDSA","kid":1}`, claims),
+		"kid twice":          ed(`{"alg":"EdDSA","kid":"x","kid":"ed"}`, claims),
+		"alg twice":          ed(`{"alg":"none","kid":"ed","alg":"EdDSA"}`, claims),
+		"no alg":             ed(`{"kid":"ed"}`, claims),
+		"alg a number":       ed(`{"alg":1,"kid":"ed"}`, claims),
+		"ALG":                ed(`{"ALG":"EdDSA","kid":"ed"}`, claims),
+		"crit":               ed(`{"alg":"EdDSA","kid":"ed","crit":["exp"]}`, claims),
+		"crit null":          ed(`{"alg":"EdDSA","kid":"ed","crit":null}`, claims),
+		"header a list":      ed(`["EdDSA"]`, claims),
+		"header cut":         ed(`{"alg":"EdDSA","kid":"ed"`, claims),
+		"header and more":    ed(header("EdDSA", "ed")+"{}", claims),
+		"own key in header":  ed(`{"alg":"EdDSA","jwk":{"kty":"OKP","crv":"Ed25519","x":"`+base64.RawURLEncoding.EncodeToString(k.ed.Public().(ed25519.PublicKey))+`"}}`, claims),
+		"sub twice":          ed(header("EdDSA", "ed"), strings.Replace(claims, `"sub"`, `"sub":"admin","sub"`, 1)),
+		"sub twice, escaped": ed(header("EdDSA", "ed"), strings.Replace(claims, `"sub"`, `"s\u0075b":"admin","sub"`, 1)),
+		"exp twice":          ed(header("EdDSA", "ed"), strings.Replace(claims, `"exp"`, `"exp":1,"exp"`, 1)),
+		"unread claim twice": ed(header("EdDSA", "ed"), strings.Replace(claims, `"exp"`, `"x":1,"x":2,"exp"`, 1)),
+		"claims null":        ed(header("EdDSA", "ed"), `null`),
+		"claims a list":      ed(header("EdDSA", "ed"), `[]`),
+		"claims a string":    ed(header("EdDSA", "ed"), `"x"`),
+		"claims empty":       ed(header("EdDSA", "ed"), `{}`),
+		"claims cut":         ed(header("EdDSA", "ed"), claims[:len(claims)-1]),
+		"claims and more":    ed(header("EdDSA", "ed"), claims+`{}`),
+		"nested too deep":    ed(header("EdDSA", "ed"), strings.Repeat("[", 5000)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := v.Verify(t.Context(), token)
+			wrong(t, err, auth.ErrInvalid, token)
+		})
+	}
+	if _, err := v.Verify(t.Context(), good); err != nil {
+		t.Errorf("the good token afterwards: %v", err)
+	}
+}
+
+// hmacCalled is an HMAC signature under another algorithm's name.
+func hmacCalled(alg string, secret []byte, claims string) string {
+	text := base64.RawURLEncoding.EncodeToString([]byte(header(alg, "rsa"))) + "." + base64.RawURLEncoding.EncodeToString([]byte(claims))
+	return text + "." + base64.RawURLEncoding.EncodeToString(must(jwt.SigningMethodHS256.Sign(text, secret)))
+}
+
+// es512OnP256 is a signature that is right but for the curve: the smaller
+// curve's numbers fit into the larger one's fields.
+func es512OnP256(key *ecdsa.PrivateKey, claims string) string {
+	text := base64.RawURLEncoding.EncodeToString([]byte(header("ES512", "p256"))) + "." + base64.RawURLEncoding.EncodeToString([]byte(claims))
+	hash := sha512.Sum512([]byte(text))
+	r, s, err := ecdsa.Sign(rand.Reader, key, hash[:])
+	if err != nil {
+		panic(err)
+	}
+	sig := make([]byte, 132)
+	r.FillBytes(sig[:66])
+	s.FillBytes(sig[66:])
+	if err := jwt.SigningMethodES512.Verify(text, sig, &key.PublicKey); err != nil {
+		panic("the library has learnt to check the curve: " + err.Error())
+	}
+	return text + "." + base64.RawURLEncoding.EncodeToString(sig)
+}
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	good := auth.Config{Issuer: issuerURL, Audience: audience, JWKSURL: "https://issuer.example/jwks"}
+	for name, tt := range map[string]struct {
+		change func(*auth.Config)
+		ok     bool
+	}{
+		"good":                {func(*auth.Config) {}, true},
+		"loopback":            {func(c *auth.Config) { c.JWKSURL = "http://127.0.0.1:8787/dev/jwks.json" }, true},
+		"localhost":           {func(c *auth.Config) { c.JWKSURL = "http://localhost:8787/dev/jwks.json" }, true},
+		"IPv6 loopback":       {func(c *auth.Config) { c.JWKSURL = "http://[::1]:8787/" }, true},
+		"no issuer":           {func(c *auth.Config) { c.Issuer = "" }, false},
+		"no audience":         {func(c *auth.Config) { c.Audience = "" }, false},
+		"no URL":              {func(c *auth.Config) { c.JWKSURL = "" }, false},
+		"relative URL":        {func(c *auth.Config) { c.JWKSURL = "/jwks" }, false},
+		"plain HTTP":          {func(c *auth.Config) { c.JWKSURL = "http://issuer.example/jwks" }, false},
+		"loopback as a label": {func(c *auth.Config) { c.JWKSURL = "http://127.0.0.1.evil.example/" }, false},
+		"file":                {func(c *auth.Config) { c.JWKSURL = "file://localhost/etc/jwks" }, false},
+		"credentials":         {func(c *auth.Config) { c.JWKSURL = "https://user:hunter2@issuer.example/jwks" }, false},
+		"not a URL":           {func(c *auth.Config) { c.JWKSURL = "https://hunter2%zz" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := good
+			tt.change(&cfg)
+			_, err := auth.New(t.Context(), cfg)
+			if (err == nil) != tt.ok {
+				t.Errorf("got %v", err)
+			}
+			if err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error repeats the URL: %v", err)
+			}
+		})
+	}
+}
+
+func FuzzVerify(f *testing.F) {
+	k := keys()
+	v := newIssuer(f, keySet(jwk("ed", k.ed, "", ""), jwk("rsa", k.rsa, "", ""))).verifier(f)
+	good := sign(jwt.SigningMethodEdDSA, k.ed, header("EdDSA", "ed"), payload(nil))
+	f.Add(good)
+	f.Add(sign(jwt.SigningMethodHS256, []byte("x"), header("HS256", "rsa"), payload(nil)))
+	f.Add(sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, header("none", "rsa"), `{"exp":1e400}`))
+	f.Add("e30.bnVsbA.")
+	f.Add("..")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, token string) {
+		_, err := v.Verify(context.Background(), token)
+		if token == good {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		wrong(t, err, auth.ErrInvalid, token)
+	})
+}
+
+func BenchmarkVerify(b *testing.B) {
+	k := keys()
+	v := newIssuer(b, keySet(jwk("rsa", k.rsa, "RS256", "sig"), jwk("p256", k.p256, "", ""), jwk("ed", k.ed, "", ""))).verifier(b)
+	claims := payload(map[string]any{plan: "pro", "email": "a@b.c", "email_verified": true, "scope": "openid profile"})
+	for _, bb := range []struct {
+		method jwt.SigningMethod
+		kid    string
+		key    any
+	}{{jwt.SigningMethodRS256, "rsa", k.rsa}, {jwt.SigningMethodES256, "p256", k.p256}, {jwt.SigningMethodEdDSA, "ed", k.ed}} {
+		b.Run(bb.method.Alg(), func(b *testing.B) {
+			token := sign(bb.method, bb.key, header(bb.method.Alg(), bb.kid), claims)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := v.Verify(b.Context(), token); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,175 @@
+package auth
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// claims are the claims of a token. Names are taken in their exact case.
+type claims struct {
+	jwt.RegisteredClaims        // as read; checked by user
+	all                  object // every claim
+}
+
+// UnmarshalJSON reads strictly: each name once, times as numbers within a
+// human range, strings where strings belong. Else a token could mean one thing
+// to its issuer and another to us.
+func (c *claims) UnmarshalJSON(raw []byte) error {
+	all, err := parseObject(raw)
+	if err != nil {
+		return err
+	}
+	*c = claims{all: all}
+	var ok [6]bool
+	c.Issuer, ok[0] = all.text("iss")
+	c.Subject, ok[1] = all.text("sub")
+	c.Audience, ok[2] = all.texts("aud")
+	c.ExpiresAt, ok[3] = all.date("exp")
+	c.NotBefore, ok[4] = all.date("nbf")
+	c.IssuedAt, ok[5] = all.date("iat")
+	if slices.Contains(ok[:], false) {
+		return errors.New("a registered claim is of the wrong type")
+	}
+	return nil
+}
+
+// user checks the claims and says whose they are. Expiry comes last, so that
+// ErrExpired is said only of a token that is good in all else.
+func (c *claims) user(cfg Config) (User, error) {
+	now := cfg.Now()
+	latest := now.Add(leeway)
+	switch {
+	case c.Issuer != cfg.Issuer:
+		return User{}, invalid("issuer")
+	case !c.meantFor(cfg.Audience):
+		return User{}, invalid("audience")
+	case !ValidSubject(c.Subject):
+		return User{}, invalid("subject")
+	case c.NotBefore != nil && c.NotBefore.After(latest):
+		return User{}, invalid("not valid yet")
+	case c.IssuedAt != nil && c.IssuedAt.After(latest):
+		return User{}, invalid("issued in the future")
+	case c.ExpiresAt == nil:
+		return User{}, invalid("no expiry")
+	case !now.Before(c.ExpiresAt.Time):
+		return User{}, ErrExpired
+	}
+	user := User{Subject: c.Subject, Email: c.verifiedEmail()}
+	if cfg.PlanClaim != "" {
+		user.Plan, _ = c.all.text(cfg.PlanClaim)
+	}
+	return user, nil
+}
+
+func (c *claims) meantFor(audience string) bool {
+	if _, ok := c.all["aud"]; ok {
+		return slices.Contains(c.Audience, audience)
+	}
+	use, _ := c.all.text("token_use")
+	client, _ := c.all.text("client_id")
+	return use == "access" && client == audience
+}
+
+// verifiedEmail is the user's address if the issuer vouches for it. Cognito
+// writes the flag as a string.
+func (c *claims) verifiedEmail() string {
+	verified := string(c.all["email_verified"])
+	if verified != `true` && verified != `"true"` {
+		return ""
+	}
+	email, _ := c.all.text("email")
+	return email
+}
+
+// ValidSubject says whether sub can name a user: 1 to 128 characters of
+// printable ASCII (OpenID Connect allows ASCII only) without space and without
+// '#', which separates the kind from the name in keys of the store. It may
+// hold quotes, so whoever puts it in a command has to quote it.
+func ValidSubject(sub string) bool {
+	if sub == "" || len(sub) > 128 {
+		return false
+	}
+	for i := range len(sub) {
+		if c := sub[i]; c <= ' ' || c > '~' || c == '#' {
+			return false
+		}
+	}
+	return true
+}
+
+// object is a JSON object whose members are not decoded yet.
+type object map[string]json.RawMessage
+
+// parseObject reads raw, refusing a name that stands twice at the top. Deeper
+// levels are not looked at: nothing is read from there.
+func parseObject(raw []byte) (object, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
+		return nil, errors.New("not a JSON object")
+	}
+	members := object{}
+	for dec.More() {
+		token, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		name := token.(string) // within an object the decoder gives nothing else here
+		if _, ok := members[name]; ok {
+			return nil, errors.New("a name stands twice")
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, err
+		}
+		members[name] = value
+	}
+	_, err := dec.Token() // the closing brace
+	return members, err
+}
+
+// text returns the string called name, or "" if there is none or it is null; ok
+// is false if it is there and not a string.
+func (o object) text(name string) (s string, ok bool) {
+	raw, there := o[name]
+	if !there {
+		return "", true
+	}
+	ok = json.Unmarshal(raw, &s) == nil
+	return s, ok
+}
+
+// texts is text for a list of strings, or one string in its place.
+func (o object) texts(name string) (list []string, ok bool) {
+	raw, there := o[name]
+	if !there {
+		return nil, true
+	}
+	if s, ok := o.text(name); ok {
+		return []string{s}, true
+	}
+	ok = json.Unmarshal(raw, &list) == nil
+	return list, ok
+}
+
+// date is text for a time in seconds since 1970, before the year 10000. RFC
+// 7519 allows fractions.
+func (o object) date(name string) (date *jwt.NumericDate, ok bool) {
+	raw, there := o[name]
+	if !there {
+		return nil, true
+	}
+	seconds, err := strconv.ParseFloat(string(raw), 64) // fails on all JSON but a number
+	const year10000 = 253402300800
+	if err != nil || seconds < 0 || seconds >= year10000 {
+		return nil, false
+	}
+	whole, fraction := math.Modf(seconds)
+	return &jwt.NumericDate{Time: time.Unix(int64(whole), int64(fraction*1e9))}, true
+}

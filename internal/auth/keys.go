@@ -1,0 +1,204 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/MicahParks/jwkset"
+	"github.com/MicahParks/keyfunc/v3"
+	"github.com/golang-jwt/jwt/v5"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// refreshAfter is the age at which the next token starts a fetch in the
+	// background: there is no timer, since a frozen Lambda would not run it.
+	refreshAfter = 10 * time.Minute
+	// fetchTimeout bounds one fetch, its body included.
+	fetchTimeout = 3 * time.Second
+	// maxKeySetBytes is several times the largest set of a public issuer.
+	maxKeySetBytes = 256 << 10
+	// All fetches, whatever their reason, come from one budget, or tokens with
+	// random key ids would make us hammer the issuer.
+	fetchEvery = 15 * time.Second
+	fetchBurst = 4
+)
+
+// keySet is the issuer's published keys. The library's own client is not used:
+// it fetches while it is created, reads without a bound, drops every key for
+// one that it does not know or for an empty answer, and during a fetch for an
+// unknown key id it refuses everybody else's.
+type keySet struct {
+	url    string
+	client *http.Client
+	now    func() time.Time
+	life   context.Context // of every fetch; a fetch serves many requests, so none of theirs
+	budget *rate.Limiter
+
+	mu      sync.Mutex
+	keys    keyfunc.Keyfunc // of the last fetch that succeeded; nil before
+	fetched time.Time       // when that was
+	failure error           // of the last fetch; nil if it succeeded
+	pending chan struct{}   // closed when the running fetch has ended; nil if none runs
+}
+
+func newKeySet(ctx context.Context, cfg Config) *keySet {
+	client := http.Client{}
+	if cfg.HTTPClient != nil {
+		client = *cfg.HTTPClient
+	}
+	// A redirect could leave https.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &keySet{
+		url:    cfg.JWKSURL,
+		client: &client,
+		now:    cfg.Now,
+		life:   ctx,
+		budget: rate.NewLimiter(rate.Every(fetchEvery), fetchBurst),
+	}
+}
+
+// find returns the public key that t names. A key that is not in the set may be
+// new: then it waits for a fetch, as it does when nothing was fetched yet.
+func (s *keySet) find(ctx context.Context, t *jwt.Token) (any, error) {
+	if keys := s.cached(); keys != nil {
+		key, err := keys.KeyfuncCtx(ctx)(t)
+		if err == nil {
+			return key, nil
+		}
+		if !errors.Is(err, jwkset.ErrKeyNotFound) {
+			return nil, invalid("the key is not one for the algorithm")
+		}
+	}
+	keys, err := s.latest(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	key, err := keys.KeyfuncCtx(ctx)(t)
+	if err != nil {
+		return nil, invalid("unknown key")
+	}
+	return key, nil
+}
+
+// cached returns the keys at hand, nil if there are none, and sees to it that
+// they are fetched again in time.
+func (s *keySet) cached() keyfunc.Keyfunc {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys != nil && s.now().Sub(s.fetched) >= refreshAfter {
+		s.fetch()
+	}
+	return s.keys
+}
+
+// latest returns the keys after a fetch, or at once if the budget allows none.
+// It fails if the last fetch failed, even when older keys are at hand: a key
+// that they lack may well be good.
+func (s *keySet) latest(ctx context.Context) (keyfunc.Keyfunc, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if running := s.fetch(); running != nil {
+		s.mu.Unlock()
+		select {
+		case <-running:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return s.keys, s.failure
+}
+
+// fetch starts a fetch, unless one runs, and returns the channel that tells its
+// end. It returns nil if the budget is used up. s.mu is held.
+func (s *keySet) fetch() <-chan struct{} {
+	if s.pending != nil {
+		return s.pending
+	}
+	if !s.budget.AllowN(s.now(), 1) {
+		return nil
+	}
+	done := make(chan struct{})
+	s.pending = done
+	go func() {
+		keys, err := s.download()
+		if err != nil && s.life.Err() == nil {
+			slog.WarnContext(s.life, "auth: cannot fetch the issuer's keys", "error", err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err == nil {
+			s.keys, s.fetched = keys, s.now()
+		}
+		s.failure, s.pending = err, nil
+		close(done)
+	}()
+	return done
+}
+
+func (s *keySet) download() (keyfunc.Keyfunc, error) {
+	ctx, cancel := context.WithTimeout(s.life, fetchTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the key set was answered with status %d", resp.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxKeySetBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > maxKeySetBytes {
+		return nil, fmt.Errorf("the key set has more than %d bytes", maxKeySetBytes)
+	}
+	return parseKeys(body)
+}
+
+// parseKeys reads a JWK set (RFC 7517). Keys that are of no use here, such as
+// those for encryption, or of a kind not known, are left out, as the standard
+// asks. A set without any key left is an error: it is far likelier that the
+// endpoint is broken than that the issuer withdrew everything.
+func parseKeys(body []byte) (keyfunc.Keyfunc, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(body, &set); err != nil {
+		return nil, errors.New("the key set is not valid JSON")
+	}
+	var usable []jwkset.JWK
+	for _, raw := range set.Keys {
+		// The zero options leave out secret keys.
+		key, err := jwkset.NewJWKFromRawJSON(raw, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
+		if err != nil {
+			continue
+		}
+		if use := key.Marshal().USE; use == "" || use == jwkset.UseSig {
+			usable = append(usable, key)
+		}
+	}
+	if len(usable) == 0 {
+		return nil, errors.New("the key set has no usable key")
+	}
+	storage := jwkset.NewMemoryStorage()
+	if err := storage.KeyReplaceAll(context.Background(), usable); err != nil {
+		return nil, err
+	}
+	return keyfunc.New(keyfunc.Options{Storage: storage})
+}

@@ -1,0 +1,298 @@
+package auth_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/MicahParks/jwkset"
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/tokenfuse/tokenfuse/internal/auth"
+)
+
+// edToken is a good token signed with the Ed25519 key under some name.
+func edToken(kid string) string {
+	return sign(jwt.SigningMethodEdDSA, keys().ed, header("EdDSA", kid), payload(map[string]any{"exp": start.Add(24 * time.Hour).Unix()}))
+}
+
+func edKey(kid string) jwkset.JWKMarshal { return jwk(kid, keys().ed, "", "") }
+
+func accepted(t *testing.T, v *auth.Verifier, kid string) {
+	t.Helper()
+	if _, err := v.Verify(t.Context(), edToken(kid)); err != nil {
+		t.Fatalf("key %s: %v", kid, err)
+	}
+}
+
+func refused(t *testing.T, v *auth.Verifier, kid string, kind error) {
+	t.Helper()
+	token := edToken(kid)
+	_, err := v.Verify(t.Context(), token)
+	wrong(t, err, kind, token)
+}
+
+func fetched(t *testing.T, iss *issuer, want int) {
+	t.Helper()
+	if n := iss.count(); n != want {
+		t.Fatalf("the keys were fetched %d times, want %d", n, want)
+	}
+}
+
+func TestNoFetchBeforeTheFirstToken(t *testing.T) {
+	t.Parallel()
+	iss := newIssuer(t, keySet(edKey("a")))
+	v := iss.verifier(t)
+	fetched(t, iss, 0)
+	// What is malformed, of a forbidden algorithm or names no key never asks.
+	_, _ = v.Verify(t.Context(), "x.y.z")
+	_, _ = v.Verify(t.Context(), sign(jwt.SigningMethodHS256, []byte("x"), header("HS256", "a"), payload(nil)))
+	refused(t, v, "", auth.ErrInvalid)
+	fetched(t, iss, 0)
+	accepted(t, v, "a")
+	accepted(t, v, "a")
+	fetched(t, iss, 1)
+}
+
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	iss := newIssuer(t, keySet(edKey("a")))
+	v := iss.verifier(t)
+	accepted(t, v, "a")
+
+	// A new key is accepted at once, for one fetch.
+	iss.publish(keySet(edKey("a"), edKey("b")))
+	accepted(t, v, "b")
+	accepted(t, v, "a")
+	fetched(t, iss, 2)
+
+	// A withdrawn key is refused once its absence is seen.
+	iss.publish(keySet(edKey("b"), edKey("c")))
+	accepted(t, v, "c")
+	fetched(t, iss, 3)
+	refused(t, v, "a", auth.ErrInvalid)
+	accepted(t, v, "b")
+}
+
+func TestRandomKeyIDs(t *testing.T) {
+	t.Parallel()
+	iss := newIssuer(t, keySet(edKey("a")))
+	v := iss.verifier(t)
+	accepted(t, v, "a")
+	for i := range 30 {
+		refused(t, v, fmt.Sprintf("random-%d", i), auth.ErrInvalid)
+	}
+	fetched(t, iss, 4) // the first, and the rest of the burst
+	accepted(t, v, "a")
+
+	// The flood delays a rotation, but by no more than the budget's interval.
+	iss.publish(keySet(edKey("a"), edKey("b")))
+	refused(t, v, "b", auth.ErrInvalid)
+	iss.advance(15 * time.Second)
+	accepted(t, v, "b")
+	fetched(t, iss, 5)
+}
+
+func TestRefreshInTheBackground(t *testing.T) {
+	t.Parallel()
+	iss := newIssuer(t, keySet(edKey("a")))
+	v := iss.verifier(t)
+	accepted(t, v, "a")
+	iss.advance(10*time.Minute - time.Second)
+	accepted(t, v, "a")
+	fetched(t, iss, 1)
+
+	// The next fetch hangs: tokens of a key at hand do not wait for it.
+	asked, release := make(chan struct{}, 9), make(chan struct{})
+	iss.serve(func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-release
+		text(keySet(edKey("b")))(w, r)
+	})
+	iss.advance(time.Second)
+	accepted(t, v, "a")
+	select {
+	case <-asked:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no fetch in the background")
+	}
+	accepted(t, v, "a")
+	close(release)
+
+	accepted(t, v, "b") // waits for the running fetch
+	fetched(t, iss, 2)
+	refused(t, v, "a", auth.ErrInvalid)
+}
+
+// TestBrokenAnswer: whatever the issuer answers, the keys at hand stay good.
+func TestBrokenAnswer(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]http.HandlerFunc{
+		"status":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"not JSON":   text("<html>"),
+		"no keys":    text(`{"keys":[]}`),
+		"other JSON": text(`{}`),
+		"null":       text(`null`),
+		"no use":     text(`{"keys":[{"kty":"oct","kid":"b","k":"c2VjcmV0"},{"kty":"new"},7]}`),
+		"too long":   text(keySet(edKey("b")) + strings.Repeat(" ", 256<<10)),
+		"cut": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write([]byte(`{"keys":[`))
+		},
+		"elsewhere": func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/moved" {
+				text(keySet(edKey("b")))(w, r)
+				return
+			}
+			http.Redirect(w, r, "/moved", http.StatusFound)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			iss := newIssuer(t, keySet(edKey("a")))
+			v := iss.verifier(t)
+			accepted(t, v, "a")
+			iss.serve(answer)
+			// A key not at hand may be good: the caller shall try again.
+			refused(t, v, "b", auth.ErrUnavailable)
+			fetched(t, iss, 2)
+			accepted(t, v, "a")
+		})
+	}
+}
+
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	iss := newIssuer(t, keySet(edKey("a")))
+	v := iss.verifier(t)
+	accepted(t, v, "a")
+
+	// However long it lasts and whoever asks, the fetches are bounded.
+	iss.fail()
+	iss.advance(12 * time.Hour)
+	for i := range 30 {
+		accepted(t, v, "a")
+		refused(t, v, fmt.Sprintf("random-%d", i), auth.ErrUnavailable)
+	}
+	fetched(t, iss, 1+4)
+
+	iss.publish(keySet(edKey("b")))
+	refused(t, v, "b", auth.ErrUnavailable) // nothing is left of the budget
+	iss.advance(15 * time.Second)
+	accepted(t, v, "b")
+	fetched(t, iss, 1+4+1)
+}
+
+func text(s string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(s)) }
+}
+
+func TestOutageFromTheStart(t *testing.T) {
+	t.Parallel()
+	iss := newIssuer(t, "")
+	iss.fail()
+	v := iss.verifier(t)
+	for range 30 {
+		refused(t, v, "a", auth.ErrUnavailable)
+	}
+	fetched(t, iss, 4)
+	iss.publish(keySet(edKey("a")))
+	iss.advance(15 * time.Second)
+	accepted(t, v, "a")
+}
+
+// TestOneBadKey: a key that the library does not take must not cost the others.
+func TestOneBadKey(t *testing.T) {
+	t.Parallel()
+	good := strings.TrimPrefix(keySet(edKey("a")), `{"keys":[`)
+	iss := newIssuer(t, `{"keys":[{"kty":"RSA","kid":"bad"},{"kty":"EC","crv":"P-256","kid":"off","x":"AQ","y":"AQ"},{"kty":"OKP","crv":"Ed448","kid":"new","x":"AQ"},null,`+good)
+	accepted(t, iss.verifier(t), "a")
+}
+
+func TestHangingIssuer(t *testing.T) {
+	t.Parallel()
+	iss := newIssuer(t, "")
+	asked := make(chan struct{}, 1)
+	release := make(chan struct{})
+	iss.serve(func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-release
+		text(keySet(edKey("a")))(w, r)
+	})
+	v := iss.verifier(t)
+
+	// A caller who leaves does not end the fetch that others wait for.
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-asked; cancel() }()
+	_, err := v.Verify(ctx, edToken("a"))
+	wrong(t, err, auth.ErrUnavailable, edToken("a"))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	close(release)
+	accepted(t, v, "a")
+	fetched(t, iss, 1)
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestFetchIsBoundedInTime(t *testing.T) {
+	t.Parallel()
+	var left time.Duration
+	client := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		if deadline, ok := r.Context().Deadline(); ok {
+			left = time.Until(deadline)
+		}
+		rec := httptest.NewRecorder()
+		_, _ = rec.WriteString(keySet(edKey("a")))
+		return rec.Result(), nil
+	})}
+	v, err := auth.New(t.Context(), auth.Config{
+		Issuer: issuerURL, Audience: audience, JWKSURL: "https://issuer.example/jwks",
+		HTTPClient: client, Now: func() time.Time { return start },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted(t, v, "a")
+	if left <= 0 || left > 3*time.Second {
+		t.Errorf("a fetch may take %v", left)
+	}
+}
+
+func TestConcurrentVerify(t *testing.T) {
+	t.Parallel()
+	iss := newIssuer(t, keySet(edKey("a")))
+	v := iss.verifier(t)
+	all := func(kid string) {
+		t.Helper()
+		token := edToken(kid)
+		errs := make([]error, 64)
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() { _, errs[i] = v.Verify(t.Context(), token) })
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all("a") // on a cold start
+	fetched(t, iss, 1)
+	iss.publish(keySet(edKey("a"), edKey("b")))
+	all("b") // all meet the new key together
+	fetched(t, iss, 2)
+	iss.advance(10 * time.Minute)
+	all("a") // all meet the refresh together
+	accepted(t, v, "b")
+	if n := iss.count(); n > 3 {
+		t.Errorf("%d fetches", n)
+	}
+}

@@ -1,0 +1,214 @@
+package lambdahttp
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/google/go-cmp/cmp"
+)
+
+func loadEvent(t testing.TB, name string) *events.APIGatewayProxyRequest {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e *events.APIGatewayProxyRequest
+	if err := json.Unmarshal(data, &e); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestNewRequestFromRealEvents(t *testing.T) {
+	const (
+		host = "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"
+		peer = "203.0.113.7:0"
+	)
+	type request struct {
+		Method, URI, Path, Host, Peer, Body string
+	}
+	tests := []struct {
+		event string
+		want  request
+	}{
+		{"stage_prefix", request{"POST", "/v1/chat/completions", "/v1/chat/completions", host, peer, `{"model":"docqa"}`}},
+		{"base64", request{"POST", "/v1/chat/completions", "/v1/chat/completions", host, peer, "\x00\xff\x7f{}"}},
+		{"multi_value", request{"GET", "/v1/models?empty=&q=50%25+%26+more%3F&tag=b&tag=a", "/v1/models", host, peer, ""}},
+		{"null_headers", request{"POST", "/v1/chat/completions", "/v1/chat/completions", "testPrefix.testDomainName", "test-invoke-source-ip:0", ""}},
+		{"encoded_path", request{"GET", "/v1/a%2Fb%20c%3Fd/caf%C3%A9", "/v1/a/b c?d/café", host, peer, ""}},
+		{"custom_domain", request{"GET", "/fuse/v1/models", "/fuse/v1/models", "ai.example.com", peer, ""}},
+		{"iam", request{"POST", "/admin/limits/clear", "/admin/limits/clear", host, peer, `{"user":"123","type":"all"}`}},
+		{"ipv6", request{"POST", "/v1/chat/completions", "/v1/chat/completions", host, "[2001:db8:85a3::8a2e:370:7334]:0", `{"model":"docqa"}`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.event, func(t *testing.T) {
+			t.Parallel()
+			e := loadEvent(t, tt.event)
+			r, err := NewRequest(t.Context(), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := request{r.Method, r.RequestURI, r.URL.Path, r.Host, r.RemoteAddr, string(body)}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if r.URL.RequestURI() != r.RequestURI || r.URL.IsAbs() {
+				t.Errorf("URL is %#v, want the parts of %s alone", r.URL, r.RequestURI)
+			}
+			if r.ContentLength != int64(len(body)) {
+				t.Errorf("ContentLength = %d of %d bytes", r.ContentLength, len(body))
+			}
+			if c, ok := RequestContext(r.Context()); !ok || !cmp.Equal(*c, e.RequestContext) {
+				t.Errorf("RequestContext = %v, %v", c, ok)
+			}
+		})
+	}
+}
+
+func TestNewRequestHeaders(t *testing.T) {
+	t.Parallel()
+	r, err := NewRequest(t.Context(), loadEvent(t, "multi_value"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Header["Accept-Language"]; !cmp.Equal(got, []string{"de", "en"}) {
+		t.Errorf("Accept-Language = %q", got)
+	}
+	if r.Header.Get("Host") != "" {
+		t.Error("Host is among the headers; net/http keeps it in Request.Host alone")
+	}
+	if c, _ := RequestContext(r.Context()); c.Identity.SourceIP != "203.0.113.7" {
+		t.Errorf("the client's header set the source address to %s", c.Identity.SourceIP)
+	}
+
+	r, err = NewRequest(t.Context(), loadEvent(t, "base64"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Header.Get("Content-Length"); got != "5" {
+		t.Errorf("Content-Length = %s of 5 decoded bytes", got)
+	}
+	if _, ok := RequestContext(t.Context()); ok {
+		t.Error("a context without a request has a RequestContext")
+	}
+}
+
+// Names that differ by case alone must not change places from call to call:
+// which of two Authorization headers counts would be a matter of luck.
+func TestNewRequestHeaderOrder(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		r, err := NewRequest(t.Context(), &events.APIGatewayProxyRequest{
+			HTTPMethod: "GET",
+			Path:       "/",
+			Headers:    map[string]string{"authorization": "c", "Authorization": "b", "AUTHORIZATION": "a"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Header["Authorization"]; !cmp.Equal(got, []string{"a", "b", "c"}) {
+			t.Fatalf("order %q", got)
+		}
+	}
+}
+
+func TestNewRequestPaths(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ event, path, escaped string }{
+		{"", "/", "/"},
+		{"v1/models", "/v1/models", "/v1/models"},
+		{"//evil.example/x", "//evil.example/x", "//evil.example/x"},
+		{"/a%20b", "/a b", "/a%20b"},
+		{"/a b", "/a b", "/a%20b"},
+		{"/100%", "/100%", "/100%25"},
+		{"/%zz%41", "/%zz%41", "/%25zz%2541"},
+		{"/a?x=1#y", "/a?x=1#y", "/a%3Fx=1%23y"},
+		{"/a%2e%2e/b", "/a../b", "/a%2e%2e/b"},
+		{"/\x00\n", "/\x00\n", "/%00%0A"},
+	}
+	for _, tt := range tests {
+		r, err := NewRequest(t.Context(), &events.APIGatewayProxyRequest{
+			HTTPMethod:            "GET",
+			Path:                  tt.event,
+			QueryStringParameters: map[string]string{"k": "v"},
+		})
+		if err != nil {
+			t.Errorf("%q: %v", tt.event, err)
+			continue
+		}
+		if r.URL.Path != tt.path || r.URL.EscapedPath() != tt.escaped || r.URL.RawQuery != "k=v" {
+			t.Errorf("%q became path %q, escaped %q, query %q", tt.event, r.URL.Path, r.URL.EscapedPath(), r.URL.RawQuery)
+		}
+		if want := tt.escaped + "?k=v"; r.RequestURI != want {
+			t.Errorf("%q: RequestURI %q, want %q", tt.event, r.RequestURI, want)
+		}
+	}
+}
+
+func TestNewRequestRefuses(t *testing.T) {
+	t.Parallel()
+	tests := map[string]*events.APIGatewayProxyRequest{
+		"null event":     nil,
+		"no method":      {Path: "/"},
+		"invalid method": {Path: "/", HTTPMethod: "GE T"},
+		"bad base64":     {Path: "/", HTTPMethod: http.MethodPost, Body: "%%%", IsBase64Encoded: true},
+	}
+	for name, e := range tests {
+		if r, err := NewRequest(t.Context(), e); err == nil {
+			t.Errorf("%s: %v", name, r)
+		}
+	}
+}
+
+func FuzzNewRequest(f *testing.F) {
+	addEvents(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var e *events.APIGatewayProxyRequest
+		if json.Unmarshal(data, &e) != nil {
+			return
+		}
+		r, err := NewRequest(t.Context(), e)
+		if err != nil {
+			return
+		}
+		u, err := url.ParseRequestURI(r.RequestURI) // as http.Server does
+		if err != nil {
+			t.Fatalf("RequestURI %q: %v", r.RequestURI, err)
+		}
+		if u.Host != "" || u.Path != r.URL.Path || u.RawQuery != r.URL.RawQuery {
+			t.Fatalf("RequestURI %q was split again", r.RequestURI)
+		}
+		if body, err := io.ReadAll(r.Body); err != nil || int64(len(body)) != r.ContentLength {
+			t.Fatalf("body of %d bytes, Content-Length %d: %v", len(body), r.ContentLength, err)
+		}
+	})
+}
+
+func addEvents(f *testing.F) {
+	f.Helper()
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(files) == 0 {
+		f.Fatal("no events", err)
+	}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte(`null`))
+	f.Add([]byte(`{"httpMethod":"POST","body":"!","isBase64Encoded":true}`))
+	f.Add([]byte(`{"httpMethod":"HEAD","path":"?#%","multiValueHeaders":{"":null,"\n":["\r\n"]}}`))
+}

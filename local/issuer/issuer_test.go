@@ -1,0 +1,313 @@
+package issuer_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/auth"
+	"github.com/tokenfuse/tokenfuse/local/issuer"
+)
+
+const audience = "tokenfuse"
+
+var start = time.Unix(1_800_000_000, 250_000_000)
+
+// laptop is an issuer on a real server, and the real verifier of its tokens.
+type laptop struct {
+	*httptest.Server
+	issuer *issuer.Issuer
+	verify *auth.Verifier
+	now    atomic.Int64 // the clock of both, in ns
+}
+
+func newLaptop(t *testing.T, planClaim string) *laptop {
+	t.Helper()
+	l := &laptop{}
+	l.now.Store(start.UnixNano())
+	clock := func() time.Time { return time.Unix(0, l.now.Load()) }
+	mux := http.NewServeMux()
+	l.Server = httptest.NewServer(mux)
+	t.Cleanup(l.Close)
+	var err error
+	l.issuer, err = issuer.New(issuer.Options{URL: l.URL, Audience: audience, PlanClaim: planClaim, Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux.Handle("/dev/jwks.json", l.issuer.JWKS())
+	mux.Handle("/dev/token", l.issuer.Tokens())
+	if planClaim == "" {
+		planClaim = "plan"
+	}
+	l.verify, err = auth.New(t.Context(), auth.Config{
+		Issuer: l.URL, Audience: audience, JWKSURL: l.URL + "/dev/jwks.json", PlanClaim: planClaim,
+		HTTPClient: l.Client(), Now: clock,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestNewNeedsItsOptions(t *testing.T) {
+	t.Parallel()
+	for _, opts := range []issuer.Options{{}, {URL: "http://127.0.0.1"}, {Audience: audience}} {
+		if _, err := issuer.New(opts); err == nil {
+			t.Errorf("%+v was accepted", opts)
+		}
+	}
+}
+
+func TestToken(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, planClaim string
+		claims          issuer.Claims
+		want            auth.User
+		life            time.Duration
+	}{
+		{"subject alone", "", issuer.Claims{Subject: "123"}, auth.User{Subject: "123"}, time.Hour},
+		{"everything", "", issuer.Claims{Subject: "123", Email: "a@b.example", EmailVerified: true, Plan: "pro", TTL: time.Minute},
+			auth.User{Subject: "123", Email: "a@b.example", Plan: "pro"}, time.Minute},
+		{"not verified", "", issuer.Claims{Subject: "123", Email: "a@b.example"}, auth.User{Subject: "123"}, time.Hour},
+		{"another claim for the plan", "https://example.com/plan", issuer.Claims{Subject: "123", Plan: "pro"},
+			auth.User{Subject: "123", Plan: "pro"}, time.Hour},
+		{"longest", "", issuer.Claims{Subject: "123", TTL: 30 * 24 * time.Hour}, auth.User{Subject: "123"}, 30 * 24 * time.Hour},
+		{"shortest", "", issuer.Claims{Subject: "123", TTL: 1}, auth.User{Subject: "123"}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLaptop(t, tt.planClaim)
+			token, err := l.issuer.Token(tt.claims)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, at := range []time.Duration{0, tt.life - 1} { // good for all of its life
+				l.now.Store(start.Add(at).UnixNano())
+				if user, err := l.verify.Verify(t.Context(), token); err != nil || user != tt.want {
+					t.Fatalf("after %v: %+v, %v", at, user, err)
+				}
+			}
+			l.now.Store(start.Add(tt.life + time.Second).UnixNano())
+			if _, err := l.verify.Verify(t.Context(), token); !errors.Is(err, auth.ErrExpired) {
+				t.Errorf("a second after its life: %v", err)
+			}
+		})
+	}
+}
+
+func TestTokenNamesTheWrongClaim(t *testing.T) {
+	t.Parallel()
+	l := newLaptop(t, "")
+	for field, claims := range map[string]issuer.Claims{
+		"sub":   {Subject: "a b"},
+		"email": {Subject: "123", Email: "A <a@b.example>"},
+		"ttl":   {Subject: "123", TTL: -time.Second},
+	} {
+		if _, err := l.issuer.Token(claims); err == nil || !strings.HasPrefix(err.Error(), field+" ") {
+			t.Errorf("%+v: got %v", claims, err)
+		}
+	}
+}
+
+func TestClaimNames(t *testing.T) {
+	t.Parallel()
+	l := newLaptop(t, "")
+	var ids []any
+	for range 2 {
+		token, err := l.issuer.Token(issuer.Claims{Subject: "123", Email: "a@b.example", EmailVerified: true, Plan: "pro"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var claims map[string]any
+		if err := json.Unmarshal(raw, &claims); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, claims["jti"])
+		delete(claims, "jti")
+		want := fmt.Sprint(map[string]any{
+			"iss": l.URL, "aud": audience, "sub": "123", "email": "a@b.example", "email_verified": true, "plan": "pro",
+			"iat": float64(start.Unix()), "nbf": float64(start.Unix()), "exp": float64(start.Unix() + 3601),
+		})
+		if got := fmt.Sprint(claims); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	if ids[0] == nil || ids[0] == ids[1] {
+		t.Errorf("the tokens' ids: %v", ids)
+	}
+}
+
+// TestOtherIssuersToken: each start makes a key of its own.
+func TestOtherIssuersToken(t *testing.T) {
+	t.Parallel()
+	l := newLaptop(t, "")
+	other, err := issuer.New(issuer.Options{URL: l.URL, Audience: audience, Now: func() time.Time { return start }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := other.Token(issuer.Claims{Subject: "123"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.verify.Verify(t.Context(), token); !errors.Is(err, auth.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPostToken(t *testing.T) {
+	t.Parallel()
+	l := newLaptop(t, "")
+	for _, tt := range []struct {
+		body string
+		want auth.User
+		life time.Duration
+	}{
+		{`{"sub":"123"}`, auth.User{Subject: "123"}, time.Hour},
+		{`{"sub":"123","email":"a@b.example","plan":"pro","ttl":"90m"}`, auth.User{Subject: "123", Email: "a@b.example", Plan: "pro"}, 90 * time.Minute},
+		{`{"sub":"123","email":"a@b.example","unverified":true}`, auth.User{Subject: "123"}, time.Hour},
+		{`{"sub":"123","ttl":60}`, auth.User{Subject: "123"}, time.Minute},
+		{`{"sub":"123","ttl":"1s"}`, auth.User{Subject: "123"}, time.Second},
+		{`{"sub":"123","email":null,"plan":"","ttl":0.75}`, auth.User{Subject: "123"}, 750 * time.Millisecond},
+	} {
+		t.Run(tt.body, func(t *testing.T) {
+			resp, err := l.Client().Post(l.URL+"/dev/token", "application/json", strings.NewReader(tt.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			var answer struct {
+				Token     string `json:"token"`
+				ExpiresAt int64  `json:"expires_at"`
+			}
+			if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatalf("status %d, %v", resp.StatusCode, err)
+			}
+			if user, err := l.verify.Verify(t.Context(), answer.Token); err != nil || user != tt.want {
+				t.Errorf("got %+v, %v", user, err)
+			}
+			if life := time.Unix(answer.ExpiresAt, 0).Sub(start); life < tt.life || life >= tt.life+time.Second {
+				t.Errorf("it lives for %v", life)
+			}
+		})
+	}
+}
+
+func TestPostTokenRefuses(t *testing.T) {
+	t.Parallel()
+	l := newLaptop(t, "")
+	for _, tt := range []struct{ body, param string }{
+		{``, ""},
+		{`x`, ""},
+		{`null`, "sub"},
+		{`[]`, ""},
+		{`"123"`, ""},
+		{`{"sub":"123"`, ""},
+		{`{}`, "sub"},
+		{`{"sub":""}`, "sub"},
+		{`{"sub":"a b"}`, "sub"},
+		{`{"sub":"net#abc"}`, "sub"},
+		{`{"sub":"` + strings.Repeat("s", 129) + `"}`, "sub"},
+		{`{"sub":123}`, "sub"},
+		{`{"sub":"123","email":"nobody"}`, "email"},
+		{`{"sub":"123","email":"A <a@b.example>"}`, "email"},
+		{`{"sub":"123","email":1}`, "email"},
+		{`{"sub":"123","plan":["pro"]}`, "plan"},
+		{`{"sub":"123","ttl":"1 hour"}`, "ttl"},
+		{`{"sub":"123","ttl":"-1s"}`, "ttl"},
+		{`{"sub":"123","ttl":"0s"}`, "ttl"},
+		{`{"sub":"123","ttl":0}`, "ttl"},
+		{`{"sub":"123","ttl":-1}`, "ttl"},
+		{`{"sub":"123","ttl":true}`, "ttl"},
+		{`{"sub":"123","ttl":1e300}`, "ttl"},
+		{`{"sub":"123","ttl":1e400}`, "ttl"},
+		{`{"sub":"123","ttl":"721h"}`, "ttl"},
+		{`{"sub":"123","unverified":"yes"}`, "unverified"},
+		{`{"sub":"123","admin":true}`, "admin"},
+		{`{"sub":"123","plan":"` + strings.Repeat("p", 64<<10) + `"}`, ""},
+	} {
+		name := tt.body[:min(len(tt.body), 50)]
+		t.Run(name, func(t *testing.T) {
+			resp, err := l.Client().Post(l.URL+"/dev/token", "application/json", strings.NewReader(tt.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			var answer struct {
+				Error struct {
+					Message, Type, Code string
+					Param               *string
+				}
+			}
+			if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+				t.Fatal(err)
+			}
+			e := answer.Error
+			param := ""
+			if e.Param != nil {
+				param = *e.Param
+			}
+			if resp.StatusCode != http.StatusBadRequest || param != tt.param || !strings.Contains(e.Message, tt.param) ||
+				e.Message == "" || e.Type != "invalid_request_error" || e.Code == "" {
+				t.Errorf("status %d, %+v (param %q)", resp.StatusCode, e, param)
+			}
+		})
+	}
+}
+
+func TestMethods(t *testing.T) {
+	t.Parallel()
+	l := newLaptop(t, "")
+	for _, tt := range []struct {
+		method, path string
+		status       int
+		allow        string
+	}{
+		{"GET", "/dev/jwks.json", 200, ""},
+		{"POST", "/dev/jwks.json", 405, "GET"},
+		{"GET", "/dev/token", 405, "POST"},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), tt.method, l.URL+tt.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := l.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != tt.status || resp.Header.Get("Allow") != tt.allow {
+			t.Errorf("%s %s: %d, Allow %q", tt.method, tt.path, resp.StatusCode, resp.Header.Get("Allow"))
+		}
+	}
+}
+
+func TestJWKSHoldsNoPrivateKey(t *testing.T) {
+	t.Parallel()
+	l := newLaptop(t, "")
+	rec := httptest.NewRecorder()
+	l.issuer.JWKS().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/dev/jwks.json", nil))
+	var set struct{ Keys []map[string]string }
+	if err := json.Unmarshal(rec.Body.Bytes(), &set); err != nil {
+		t.Fatal(err)
+	}
+	if len(set.Keys) != 1 {
+		t.Fatalf("got %s", rec.Body)
+	}
+	for _, name := range []string{"crv", "kty", "x", "kid", "alg", "use"} {
+		delete(set.Keys[0], name)
+	}
+	if len(set.Keys[0]) != 0 {
+		t.Errorf("published beside the public key: %v", set.Keys[0])
+	}
+}
