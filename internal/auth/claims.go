@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/tokenfuse/tokenfuse/internal/strictjson"
 )
 
 // claims are the claims of a token. Names are taken in their exact case.
@@ -110,28 +111,15 @@ type object map[string]json.RawMessage
 // parseObject reads raw, refusing a name that stands twice at the top. Deeper
 // levels are not looked at: nothing is read from there.
 func parseObject(raw []byte) (object, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
-		return nil, errors.New("not a JSON object")
+	members, err := strictjson.Object(raw)
+	if err != nil {
+		return nil, err
 	}
-	members := object{}
-	for dec.More() {
-		token, err := dec.Token()
-		if err != nil {
-			return nil, err
-		}
-		name := token.(string) // within an object the decoder gives nothing else here
-		if _, ok := members[name]; ok {
-			return nil, errors.New("a name stands twice")
-		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, err
-		}
-		members[name] = value
+	o := make(object, len(members))
+	for _, m := range members {
+		o[m.Name] = m.Value
 	}
-	_, err := dec.Token() // the closing brace
-	return members, err
+	return o, nil
 }
 
 // text returns the string called name, or "" if there is none or it is null; ok

@@ -1,0 +1,99 @@
+package price
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// mini are the rates of gpt-4.1-mini: $0.40, $0.10 and $1.60 a million.
+var mini = Table{Rates: Rates{Input: 400_000, CachedInput: 100_000, CacheWrite: 400_000, Output: 1_600_000}}
+
+// long has cache writes dearer than input and other rates above 200,000 tokens.
+var long = Table{
+	Rates:     Rates{Input: 3_000_000, CachedInput: 300_000, CacheWrite: 3_750_000, Output: 15_000_000},
+	LongAbove: 200_000,
+	Long:      Rates{Input: 6_000_000, CachedInput: 600_000, CacheWrite: 7_500_000, Output: 22_500_000},
+}
+
+func TestCost(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		table Table
+		usage Usage
+		want  Pico // by hand
+	}{
+		{"plain", mini, Usage{Input: 1000, Output: 500}, 1000*400_000 + 500*1_600_000},
+		{"cached tokens are not charged at both rates", mini, Usage{Input: 1000, CachedInput: 600, Output: 1}, 400*400_000 + 600*100_000 + 1_600_000},
+		{"cache writes are charged", long, Usage{Input: 1000, CacheWrite: 1000}, 1000 * 3_750_000},
+		{"all kinds of input", long, Usage{Input: 1000, CachedInput: 200, CacheWrite: 300, Output: 10}, 500*3_000_000 + 200*300_000 + 300*3_750_000 + 10*15_000_000},
+		{"reasoning is output, once", mini, Usage{Output: 500, Reasoning: 400}, 500 * 1_600_000},
+		{"at the edge of long context", long, Usage{Input: 200_000, Output: 1}, 200_000*3_000_000 + 15_000_000},
+		{"beyond it the whole call is dearer", long, Usage{Input: 200_001, Output: 1}, 200_001*6_000_000 + 22_500_000},
+		{"nothing", mini, Usage{}, 0},
+	} {
+		if got := tc.table.Cost(tc.usage); got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestWorstCaseCoversEveryCallWithinItsBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rate := func(name string) Pico { return Pico(rapid.Int64Range(0, 100_000_000).Draw(t, name)) }
+		rates := func(name string) Rates {
+			return Rates{rate(name + " input"), rate(name + " cached"), rate(name + " write"), rate(name + " output")}
+		}
+		table := Table{Rates: rates("base"), LongAbove: rapid.Int64Range(0, 1000).Draw(t, "above"), Long: rates("long")}
+		input := rapid.Int64Range(0, 2000).Draw(t, "input bound")
+		output := rapid.Int64Range(0, 2000).Draw(t, "output bound")
+		var u Usage
+		u.Input = rapid.Int64Range(0, input).Draw(t, "input")
+		u.CachedInput = rapid.Int64Range(0, u.Input).Draw(t, "cached")
+		u.CacheWrite = rapid.Int64Range(0, u.Input-u.CachedInput).Draw(t, "written")
+		u.Output = rapid.Int64Range(0, output).Draw(t, "output")
+		if cost, worst := table.Cost(u), table.WorstCase(input, output); cost > worst {
+			t.Fatalf("cost %d exceeds the worst case %d", cost, worst)
+		}
+		// What is affordable is affordable, and one more is not.
+		budget := Pico(rapid.Int64Range(0, 1<<40).Draw(t, "budget"))
+		most := table.AffordableOutput(input, budget)
+		if most >= 0 && table.WorstCase(input, most) > budget {
+			t.Fatalf("%d tokens of output are said to be affordable and are not", most)
+		}
+		if most < 1<<40 && table.WorstCase(input, most+1) <= budget {
+			t.Fatalf("%d tokens of output are affordable, only %d are said to be", most+1, most)
+		}
+	})
+}
+
+func TestUsageValid(t *testing.T) {
+	for _, u := range []Usage{
+		{Input: -1}, {Output: -1}, {Input: 1 << 62}, {Input: 10, CachedInput: 11}, {Input: 10, CachedInput: 6, CacheWrite: 5},
+		{Output: 5, Reasoning: 6}, {Input: 10, CacheWrite: -1}, {Output: math.MaxInt64},
+	} {
+		if u.Valid() {
+			t.Errorf("%+v is valid", u)
+		}
+	}
+	if !(Usage{Input: 10, CachedInput: 6, CacheWrite: 4, Output: 5, Reasoning: 5}).Valid() {
+		t.Error("a true usage is invalid")
+	}
+}
+
+func TestPico(t *testing.T) {
+	for p, want := range map[Pico]string{
+		0: "0", Dollar: "1", 1: "0.000000000001", 660_400_000: "0.0006604", 20*Dollar + Dollar/2: "20.5",
+		-Dollar / 4: "-0.25", math.MinInt64: "-9223372.036854775808", math.MaxInt64: "9223372.036854775807",
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("%d: %s, want %s", int64(p), got, want)
+		}
+	}
+	for p, want := range map[Pico]int64{0: 0, 1: 1, 1_000_000: 1, 1_000_001: 2, Dollar: 1_000_000} {
+		if got := p.MicroDollars(); got != want {
+			t.Errorf("%d: %d micro-dollars, want %d", int64(p), got, want)
+		}
+	}
+}
