@@ -1,0 +1,98 @@
+// Package provider calls model providers.
+//
+// Guarantees: one Call is at most one request on the wire, never a retry. The
+// output cap is always sent as the provider's own parameter, usage is always
+// asked for, the size of what comes back is bounded, and a context that ends
+// ends the call. What a provider answers is checked, not trusted. Errors carry
+// no secret and no prompt or answer text.
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+)
+
+// Message is one turn of the conversation, as text.
+type Message struct {
+	Role    string // system, developer, user or assistant
+	Content string
+}
+
+// Request is a call as admission allowed it. Nil pointers are not sent.
+type Request struct {
+	Model            string // the provider's own id of the model
+	Messages         []Message
+	MaxOutputTokens  int    // always sent, at least 1
+	MaxTokensField   string // OpenAI: max_tokens or max_completion_tokens, as the model wants it
+	Stream           bool
+	Temperature      *float64
+	TopP             *float64
+	PresencePenalty  *float64
+	FrequencyPenalty *float64
+	Seed             *int64
+	Stop             []string
+	ResponseFormat   json.RawMessage // valid JSON, or nil
+}
+
+// Provider makes calls.
+type Provider interface {
+	// Call sends one request and returns its open answer. A failure before
+	// anything of the answer arrived is an *Error. The caller closes the answer.
+	Call(ctx context.Context, req Request) (Answer, error)
+}
+
+// Answer is an answer on its way.
+type Answer interface {
+	// Next waits for the next part. io.EOF means that the answer ended as its
+	// protocol demands; any other failure is an *Error. After a failure or
+	// io.EOF it keeps returning that.
+	Next() (Part, error)
+	// Close gives up what is still to come. It is safe to call more than once.
+	Close() error
+}
+
+// Part is a piece of an answer; any of its fields may be set.
+type Part struct {
+	Content      string
+	Refusal      string
+	FinishReason string       // OpenAI's words: stop, length, content_filter
+	Usage        *price.Usage // valid; at most once, in or after the last content
+}
+
+// Failure says in which way a call failed.
+type Failure string
+
+const (
+	Unreachable Failure = "unreachable" // the request was never sent: nothing was billed
+	Refused     Failure = "refused"     // an error status: nothing was billed
+	Timeout     Failure = "timeout"     // no complete answer within the deadline: may be billed
+	Broken      Failure = "broken"      // cut, malformed or too large: may be billed
+	Cancelled   Failure = "cancelled"   // the caller's context was cancelled: may be billed
+)
+
+// Error is a failed call. Its text is safe for logs and, apart from that, not
+// meant for callers of the API.
+type Error struct {
+	Failure Failure
+	Status  int   // the provider's HTTP status if it sent one, else 0
+	Err     error // the cause; may be nil
+}
+
+func (e *Error) Error() string {
+	s := "provider " + string(e.Failure)
+	if e.Status != 0 {
+		s = fmt.Sprintf("%s (status %d)", s, e.Status)
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Billed reports whether the provider may have charged for the call.
+func (e *Error) Billed() bool { return e.Failure != Unreachable && e.Failure != Refused }

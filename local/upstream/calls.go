@@ -1,0 +1,93 @@
+package upstream
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/provider"
+)
+
+// Call is one valid request and what it cost.
+type Call struct {
+	Model           string
+	Messages        []provider.Message
+	MaxOutputTokens int
+	MaxTokensField  string // max_tokens or max_completion_tokens
+	Stream          bool
+	PromptTokens    int
+	Status          int         // HTTP status of the answer, 0 while there is none
+	Billed          price.Usage // so far, while the call lasts
+}
+
+// Calls gives the last calls, the oldest first.
+func (u *Upstream) Calls() []Call { return u.log.list() }
+
+// Totals gives the number of calls ever made, and what they were billed.
+func (u *Upstream) Totals() (calls int64, usage price.Usage) {
+	u.log.mu.Lock()
+	defer u.log.mu.Unlock()
+	return u.log.count, u.log.total
+}
+
+// callLog remembers the last calls and sums up all.
+type callLog struct {
+	keep int
+
+	mu    sync.Mutex
+	last  []*Call
+	count int64
+	total price.Usage
+}
+
+func (l *callLog) add(req *request, prompt int) *Call {
+	c := &Call{
+		Model:           req.Model,
+		MaxOutputTokens: req.maxOutputTokens(),
+		MaxTokensField:  "max_completion_tokens",
+		Stream:          req.Stream,
+		PromptTokens:    prompt,
+	}
+	if req.MaxTokens != nil {
+		c.MaxTokensField = "max_tokens"
+	}
+	for _, m := range req.Messages {
+		c.Messages = append(c.Messages, provider.Message{Role: m.Role, Content: *m.Content})
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	l.last = append(l.last, c)
+	if len(l.last) > l.keep {
+		l.last = slices.Delete(l.last, 0, 1)
+	}
+	return c
+}
+
+func (l *callLog) answered(c *Call, status int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.Status = status
+}
+
+func (l *callLog) bill(c *Call, u price.Usage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, sum := range []*price.Usage{&c.Billed, &l.total} {
+		sum.Input += u.Input
+		sum.CachedInput += u.CachedInput
+		sum.Output += u.Output
+		sum.Reasoning += u.Reasoning
+	}
+}
+
+func (l *callLog) list() []Call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	calls := make([]Call, len(l.last))
+	for i, c := range l.last {
+		calls[i] = *c
+		calls[i].Messages = slices.Clone(c.Messages)
+	}
+	return calls
+}

@@ -1,0 +1,190 @@
+package upstream
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+)
+
+const (
+	maxBody   = 8 << 20
+	maxOutput = 1 << 17 // tokens: as much as large models allow
+)
+
+// request is all that a request may hold.
+type request struct {
+	Model               string           `json:"model"`
+	Messages            []requestMessage `json:"messages"`
+	MaxTokens           *int             `json:"max_tokens"`
+	MaxCompletionTokens *int             `json:"max_completion_tokens"`
+	Stream              bool             `json:"stream"`
+	StreamOptions       *struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	Temperature      *float64        `json:"temperature"`
+	TopP             *float64        `json:"top_p"`
+	PresencePenalty  *float64        `json:"presence_penalty"`
+	FrequencyPenalty *float64        `json:"frequency_penalty"`
+	Seed             *int64          `json:"seed"`
+	Stop             []string        `json:"stop"`
+	ResponseFormat   *responseFormat `json:"response_format"`
+}
+
+type requestMessage struct {
+	Role    string  `json:"role"`
+	Content *string `json:"content"`
+}
+
+type responseFormat struct {
+	Type       string          `json:"type"`
+	JSONSchema json.RawMessage `json:"json_schema"`
+}
+
+// names are the fields of request: encoding/json would take them in any case.
+var names = []string{
+	"model", "messages", "max_tokens", "max_completion_tokens", "stream", "stream_options", "temperature", "top_p",
+	"presence_penalty", "frequency_penalty", "seed", "stop", "response_format",
+}
+
+// maxOutputTokens is the cap, whichever field it came in.
+func (r *request) maxOutputTokens() int {
+	if r.MaxTokens != nil {
+		return *r.MaxTokens
+	}
+	return *r.MaxCompletionTokens
+}
+
+func (r *request) lastUserText() string {
+	for _, m := range slices.Backward(r.Messages) {
+		if m.Role == "user" {
+			return *m.Content
+		}
+	}
+	return ""
+}
+
+// problem is an answer that refuses a request.
+type problem struct {
+	status                     int
+	kind, param, code, message string
+}
+
+var (
+	notFound         = &problem{http.StatusNotFound, "invalid_request_error", "", "not_found", "Unknown route."}
+	methodNotAllowed = &problem{http.StatusMethodNotAllowed, "invalid_request_error", "", "method_not_allowed", "Not allowed to use this method here."}
+	tooLarge         = &problem{http.StatusRequestEntityTooLarge, "invalid_request_error", "", "body_too_large", "The body is too large."}
+	notJSON          = &problem{http.StatusBadRequest, "invalid_request_error", "", "invalid_json", "The body is not a JSON object."}
+	mediaType        = &problem{http.StatusUnsupportedMediaType, "invalid_request_error", "", "unsupported_media_type", "Content-Type must be application/json."}
+	serverError      = &problem{http.StatusInternalServerError, "server_error", "", "server_error", "The server had an error while processing your request."}
+	rateLimited      = &problem{http.StatusTooManyRequests, "requests", "", "rate_limit_exceeded", "Rate limit reached. Please try again in 1s."}
+)
+
+func invalid(param, code, format string, args ...any) *problem {
+	return &problem{http.StatusBadRequest, "invalid_request_error", param, code, fmt.Sprintf(format, args...)}
+}
+
+func refuse(w http.ResponseWriter, p *problem) {
+	type details struct {
+		Message string  `json:"message"`
+		Type    string  `json:"type"`
+		Param   *string `json:"param"`
+		Code    string  `json:"code"`
+	}
+	d := details{Message: p.message, Type: p.kind, Code: p.code}
+	if p.param != "" {
+		d.Param = &p.param
+	}
+	writeJSON(w, p.status, encode(map[string]details{"error": d}))
+}
+
+// parse reads and checks a request, and gives its body too.
+func parse(w http.ResponseWriter, r *http.Request) (*request, []byte, *problem) {
+	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || got != "application/json" {
+		return nil, nil, mediaType
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if errors.As(err, new(*http.MaxBytesError)) {
+		return nil, nil, tooLarge
+	}
+	var fields map[string]json.RawMessage
+	if err != nil || json.Unmarshal(body, &fields) != nil {
+		return nil, nil, notJSON
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains(names, name) {
+			return nil, nil, invalid(name, "unknown_parameter", "Unrecognized request argument supplied: %s", name)
+		}
+	}
+	var req request
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields() // within the fields, too
+	if err := dec.Decode(&req); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return nil, nil, invalid(wrong.Field, "invalid_type", "Invalid type for '%s'.", wrong.Field)
+		}
+		return nil, nil, invalid("", "invalid_value", "%s.", err)
+	}
+	if p := req.check(); p != nil {
+		return nil, nil, p
+	}
+	return &req, body, nil
+}
+
+func (r *request) check() *problem {
+	if r.Model == "" {
+		return invalid("model", "missing_required_parameter", "You must provide a model.")
+	}
+	if len(r.Messages) == 0 {
+		return invalid("messages", "missing_required_parameter", "You must provide messages.")
+	}
+	for i, m := range r.Messages {
+		if !slices.Contains([]string{"system", "developer", "user", "assistant"}, m.Role) {
+			return invalid(fmt.Sprintf("messages[%d].role", i), "invalid_value", "Unknown role.")
+		}
+		if m.Content == nil {
+			return invalid(fmt.Sprintf("messages[%d].content", i), "missing_required_parameter", "A message must have content.")
+		}
+	}
+	if (r.MaxTokens == nil) == (r.MaxCompletionTokens == nil) {
+		return invalid("max_tokens", "invalid_value", "Set exactly one of max_tokens and max_completion_tokens.")
+	}
+	if n := r.maxOutputTokens(); n < 1 || n > maxOutput {
+		return invalid("max_tokens", "invalid_value", "The output cap must be from 1 to %d.", maxOutput)
+	}
+	if r.StreamOptions != nil && !r.Stream {
+		return invalid("stream_options", "invalid_value", "stream_options is only allowed when stream is set.")
+	}
+	for _, f := range []struct {
+		name        string
+		value       *float64
+		least, most float64
+	}{
+		{"temperature", r.Temperature, 0, 2},
+		{"top_p", r.TopP, 0, 1},
+		{"presence_penalty", r.PresencePenalty, -2, 2},
+		{"frequency_penalty", r.FrequencyPenalty, -2, 2},
+	} {
+		if f.value != nil && (*f.value < f.least || *f.value > f.most) {
+			return invalid(f.name, "invalid_value", "%s must be from %v to %v.", f.name, f.least, f.most)
+		}
+	}
+	if len(r.Stop) > 4 {
+		return invalid("stop", "invalid_value", "There may be at most 4 stop sequences.")
+	}
+	if f := r.ResponseFormat; f != nil {
+		if !slices.Contains([]string{"text", "json_object", "json_schema"}, f.Type) {
+			return invalid("response_format.type", "invalid_value", "Unknown response format.")
+		}
+		if (f.Type == "json_schema") != (f.JSONSchema != nil) {
+			return invalid("response_format.json_schema", "invalid_value", "A json_schema belongs to the type json_schema.")
+		}
+	}
+	return nil
+}

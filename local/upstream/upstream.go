@@ -1,0 +1,188 @@
+// Package upstream is a built-in stand-in for a model provider. It speaks
+// OpenAI's chat completions, for running without a provider's key and for tests.
+//
+// It answers POST .../chat/completions and GET .../models under any base path,
+// with any key or none. Requests are checked as strictly as a strict provider
+// would: unknown fields, two output caps or none, and values out of range are
+// 400 in OpenAI's error envelope. The settings of the sampling and the response
+// format are checked and otherwise ignored.
+//
+// The answer is a short text in which only numbers depend on the request. It is
+// the same each time, is cut at the output cap with finish_reason "length", and
+// is sent token by token. Usage is exact: input is counted with o200k_base as
+// OpenAI counts a chat, and the answer is made of single tokens of it.
+//
+// Markers in the last user message change what happens:
+//
+//	[[fail:500]]      status 500
+//	[[fail:429]]      status 429 with Retry-After
+//	[[fail:timeout]]  no answer until the client leaves or the server closes
+//	[[fail:cut]]      the connection is cut: in half of the body, or of the
+//	                  stream's tokens, but not before 3 of them
+//	[[fail:nousage]]  a complete answer without usage
+//	[[fail:empty]]    status 200 and an empty body or stream
+//	[[long]]          an answer as long as the output cap, to the token
+//	[[cached:N]]      N input tokens, or all if they are fewer, come from a cache
+//	[[reasoning:N]]   N output tokens, or all, are spent on reasoning first
+//
+// Every valid request is logged together with what a provider would bill for it:
+// nothing if it is refused; else its input, and its output as far as it was
+// made. That is all of a buffered answer that is then cut, and what was sent of
+// a stream. Nothing is sent before it is billed.
+//
+// The package trusts its caller: it is not meant to face a network.
+package upstream
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/tokens"
+)
+
+// Options may be left empty.
+type Options struct {
+	FirstToken time.Duration    // wait before any output
+	PerToken   time.Duration    // wait before each output token
+	KeepCalls  int              // how many calls Calls remembers; 0 means 1000
+	Now        func() time.Time // nil means time.Now
+}
+
+// Upstream is the stand-in. It is safe for concurrent use.
+type Upstream struct {
+	options   Options
+	tokenizer *tokens.Tokenizer
+	log       callLog
+}
+
+// New makes an Upstream.
+func New(options Options) *Upstream {
+	if options.KeepCalls == 0 {
+		options.KeepCalls = 1000
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	tokenizer, err := tokens.New("o200k_base")
+	if err != nil {
+		panic(err) // it is built in
+	}
+	return &Upstream{options: options, tokenizer: tokenizer, log: callLog{keep: options.KeepCalls}}
+}
+
+func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/chat/completions"):
+		if r.Method != http.MethodPost {
+			refuse(w, methodNotAllowed)
+			return
+		}
+		u.complete(w, r)
+	case strings.HasSuffix(r.URL.Path, "/models"):
+		if r.Method != http.MethodGet {
+			refuse(w, methodNotAllowed)
+			return
+		}
+		writeJSON(w, http.StatusOK, encode(modelList))
+	default:
+		refuse(w, notFound)
+	}
+}
+
+func (u *Upstream) complete(w http.ResponseWriter, r *http.Request) {
+	req, body, problem := parse(w, r)
+	if problem != nil {
+		refuse(w, problem)
+		return
+	}
+	prompt := u.tokenizer.PerReply()
+	for _, m := range req.Messages {
+		prompt += u.tokenizer.PerMessage() + u.tokenizer.Count(*m.Content)
+	}
+	marks := readMarkers(req.lastUserText())
+	call := u.log.add(req, prompt)
+
+	switch marks.fail {
+	case "500":
+		u.log.answered(call, serverError.status)
+		refuse(w, serverError)
+		return
+	case "429":
+		u.log.answered(call, rateLimited.status)
+		w.Header().Set("Retry-After", "1")
+		refuse(w, rateLimited)
+		return
+	}
+
+	ctx := r.Context()
+	usage := price.Usage{Input: int64(prompt), CachedInput: int64(min(marks.cached, prompt))}
+	u.log.bill(call, usage)
+	if marks.fail == "timeout" {
+		<-ctx.Done()
+		return
+	}
+	u.log.answered(call, http.StatusOK)
+	if marks.fail == "empty" {
+		w.Header().Set("Content-Type", contentType(req.Stream))
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+
+	answer := compose(req, prompt, marks)
+	usage.Reasoning = int64(answer.reasoning)
+	usage.Output = usage.Reasoning + int64(len(answer.tokens))
+	if pause(ctx, u.options.FirstToken) != nil {
+		return
+	}
+	spend := func(token price.Usage) error {
+		if err := pause(ctx, u.options.PerToken); err != nil {
+			return err
+		}
+		u.log.bill(call, token)
+		return nil
+	}
+	for range answer.reasoning {
+		if spend(price.Usage{Output: 1, Reasoning: 1}) != nil {
+			return
+		}
+	}
+	digest := sha256.Sum256(body)
+	reply := reply{
+		w: w,
+		envelope: envelope{
+			ID:      "chatcmpl-" + hex.EncodeToString(digest[:12]),
+			Created: u.options.Now().Unix(),
+			Model:   req.Model,
+		},
+		answer: answer,
+		usage:  usage,
+		fail:   marks.fail,
+		spend:  func() error { return spend(price.Usage{Output: 1}) },
+	}
+	// Either fails only because the client has left.
+	if req.Stream {
+		reply.stream(req.StreamOptions != nil && req.StreamOptions.IncludeUsage)
+	} else {
+		reply.whole()
+	}
+}
+
+// pause waits for d, or until the client is gone.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
