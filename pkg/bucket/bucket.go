@@ -47,6 +47,11 @@ func (l Limit) period() int64 { return l.Period.Microseconds() }
 type Charge struct {
 	Limit Limit
 	Cost  int64
+	// OfClient: the limit is that of Request.Client, not of the identity.
+	OfClient bool
+	// Soft, if above 0 and below 1, is the share of the limit beyond which the
+	// request is not denied but challenged. Nothing is stored for it.
+	Soft float64
 }
 
 // Request asks for a reservation.
@@ -55,6 +60,8 @@ type Request struct {
 	Key string
 	// Charges are admitted together or not at all. Each limit stands once.
 	Charges []Charge
+	// Client is the part of the identity that calls, if it has parts.
+	Client Client
 	// MaxInFlight is the most calls that the identity may have open, this one
 	// included; at least 1.
 	MaxInFlight int
@@ -72,6 +79,8 @@ type Decision struct {
 	// Denials are the limits that did not fit, the longest wait first; empty if
 	// the request was admitted. A denial has changed nothing.
 	Denials []Denial
+	// Challenged: nothing was admitted or denied, only a Soft share is exceeded.
+	Challenged bool
 	// Limits are the states of the request's limits, in the order of its charges,
 	// right after the admission or at the denial.
 	Limits []Status

@@ -18,7 +18,7 @@ func TestReserveAndSettle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.process()
-	req := w.request("user#1", Charge{tokens, 1000}, Charge{requests, 1}, Charge{quota, 1})
+	req := w.request("user#1", Charge{Limit: tokens, Cost: 1000}, Charge{Limit: requests, Cost: 1}, Charge{Limit: quota, Cost: 1})
 
 	d, err := b.Reserve(ctx, req)
 	if err != nil {
@@ -56,9 +56,9 @@ func TestAllOrNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.process()
-	w.settle(w.admit(b, w.request("user#1", Charge{tokens, 10}, Charge{quota, 10})), 10, 10)
+	w.settle(w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 10}, Charge{Limit: quota, Cost: 10})), 10, 10)
 	before := w.item("user#1")
-	d := w.deny(b, w.request("user#1", Charge{tokens, 10}, Charge{requests, 1}, Charge{quota, 1}), "cv")
+	d := w.deny(b, w.request("user#1", Charge{Limit: tokens, Cost: 10}, Charge{Limit: requests, Cost: 1}, Charge{Limit: quota, Cost: 1}), "cv")
 	if d.RetryAfter != 24*time.Hour/10-100*time.Microsecond {
 		t.Errorf("retry after %s, want a tenth of a day", d.RetryAfter)
 	}
@@ -72,8 +72,8 @@ func TestDenialNamesTheLongestWaitFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.process()
-	w.settle(w.admit(b, w.request("user#1", Charge{tokens, 5000}, Charge{requests, 20}, Charge{quota, 10})), 5000, 20, 10)
-	d, err := b.Reserve(ctx, w.request("user#1", Charge{requests, 1}, Charge{tokens, 5000}, Charge{quota, 1}))
+	w.settle(w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 5000}, Charge{Limit: requests, Cost: 20}, Charge{Limit: quota, Cost: 10})), 5000, 20, 10)
+	d, err := b.Reserve(ctx, w.request("user#1", Charge{Limit: requests, Cost: 1}, Charge{Limit: tokens, Cost: 5000}, Charge{Limit: quota, Cost: 1}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestDenialNamesTheLongestWaitFirst(t *testing.T) {
 func TestMoreThanTheCapacityIsDeniedUnsent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	d := w.deny(w.process(), w.request("user#1", Charge{tokens, 9000}), "tokens")
+	d := w.deny(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 9000}), "tokens")
 	if !d.Impossible || d.Remaining != 5000 || w.calls.Load() != 0 {
 		t.Errorf("denial %+v after %d round trips", d, w.calls.Load())
 	}
@@ -107,8 +107,8 @@ func TestShorterPeriodStartsAfresh(t *testing.T) {
 	w := newWorld(t)
 	b := w.process()
 	daily := Limit{Name: "tokens", Capacity: 5000, Period: 24 * time.Hour, Return: OnSettle}
-	w.settle(w.admit(b, w.request("user#1", Charge{daily, 5000})), 5000)
-	w.admit(b, w.request("user#1", Charge{tokens, 5000}))
+	w.settle(w.admit(b, w.request("user#1", Charge{Limit: daily, Cost: 5000})), 5000)
+	w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 5000}))
 }
 
 // The receipt holds microseconds, not units: a settle gives back what the reserve
@@ -116,7 +116,7 @@ func TestShorterPeriodStartsAfresh(t *testing.T) {
 func TestChangedCapacitySettlesRight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	r := w.admit(w.process(), w.request("user#1", Charge{tokens, 5000}))
+	r := w.admit(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 5000}))
 	generous := tokens
 	generous.Capacity = 10_000
 	w.settle(r, 0)
@@ -124,11 +124,11 @@ func TestChangedCapacitySettlesRight(t *testing.T) {
 		t.Errorf("%d of 10000 remain", got)
 	}
 	// The same for a sweep by a process with another capacity.
-	r = w.admit(w.process(), w.request("user#2", Charge{quota, 10}))
+	r = w.admit(w.process(), w.request("user#2", Charge{Limit: quota, Cost: 10}))
 	w.clock.advance(2 * time.Minute)
 	bigger := quota
 	bigger.Capacity = 20
-	w.admit(w.process(), w.request("user#2", Charge{bigger, 20}))
+	w.admit(w.process(), w.request("user#2", Charge{Limit: bigger, Cost: 20}))
 	w.settle(r, 10) // too late to matter
 	if got := w.left("user#2", bigger); got != 0 {
 		t.Errorf("%d remain", got)
@@ -139,7 +139,7 @@ func TestInFlightIsALimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.process()
-	req := w.request("user#1", Charge{tokens, 1})
+	req := w.request("user#1", Charge{Limit: tokens, Cost: 1})
 	req.MaxInFlight = 2
 	first := w.admit(b, req)
 	w.admit(b, req)
@@ -157,7 +157,7 @@ func TestInFlightDenialIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	here, there := w.process(), w.process()
-	req := w.request("user#1", Charge{tokens, 1})
+	req := w.request("user#1", Charge{Limit: tokens, Cost: 1})
 	req.MaxInFlight = 1
 	r := w.admit(there, req)
 	w.deny(here, req, InFlight)
@@ -169,8 +169,8 @@ func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.process()
-	w.settle(w.admit(b, w.request("user#1", Charge{tokens, 4000})), 4000)
-	dear := w.request("user#1", Charge{tokens, 2000})
+	w.settle(w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 4000})), 4000)
+	dear := w.request("user#1", Charge{Limit: tokens, Cost: 2000})
 	d := w.deny(b, dear, "tokens")
 	if d.Remaining != 1000 {
 		t.Fatalf("%d remain, want 1000", d.Remaining)
@@ -185,7 +185,7 @@ func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 		t.Errorf("0.9 s later the wait is %s shorter", got)
 	}
 	// What the denial said would fit does fit: each request is judged by itself.
-	w.admit(b, w.request("user#1", Charge{tokens, d.Remaining}))
+	w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: d.Remaining}))
 
 	// A denial is remembered for a second at most.
 	w.deny(b, dear, "tokens")
@@ -202,8 +202,8 @@ func TestItemOutlivesItsLongestLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.process()
-	w.settle(w.admit(b, w.request("user#1", Charge{quota, 10})), 10)
-	w.settle(w.admit(b, w.request("user#1", Charge{requests, 1})), 1)
+	w.settle(w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10})), 10)
+	w.settle(w.admit(b, w.request("user#1", Charge{Limit: requests, Cost: 1})), 1)
 	least := w.clock.now().Add(24*time.Hour + time.Minute + HoldGrace).Unix()
 	if got := w.number("user#1", attrExpires); got < least {
 		t.Errorf("expires at %d, %d s too early", got, least-got)
@@ -214,7 +214,7 @@ func TestOverrunIsChargedInFull(t *testing.T) {
 	t.Parallel()
 	t.Run("while running", func(t *testing.T) {
 		w := newWorld(t)
-		r := w.admit(w.process(), w.request("user#1", Charge{tokens, 1000}))
+		r := w.admit(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 1000}))
 		w.settle(r, 1500)
 		if got := w.left("user#1", tokens); got != 3500 {
 			t.Errorf("%d remain, want 3500", got)
@@ -223,7 +223,7 @@ func TestOverrunIsChargedInFull(t *testing.T) {
 	t.Run("when full again", func(t *testing.T) {
 		// Added to a TAT in the past the debt would be lost.
 		w := newWorld(t)
-		r := w.admit(w.process(), w.request("user#1", Charge{tokens, 1}))
+		r := w.admit(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 1}))
 		w.clock.advance(30 * time.Second)
 		w.settle(r, 1001)
 		if got := w.left("user#1", tokens); got != 4000 {
@@ -233,21 +233,21 @@ func TestOverrunIsChargedInFull(t *testing.T) {
 	t.Run("into debt", func(t *testing.T) {
 		w := newWorld(t)
 		b := w.process()
-		w.settle(w.admit(b, w.request("user#1", Charge{tokens, 5000})), 10_000)
-		d := w.deny(b, w.request("user#1", Charge{tokens, 1}), "tokens")
+		w.settle(w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 5000})), 10_000)
+		d := w.deny(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
 		if d.Remaining != 0 || d.RetryAfter < time.Hour {
 			t.Errorf("denial %+v", d)
 		}
 		w.clock.advance(2 * time.Hour)
-		w.admit(b, w.request("user#1", Charge{tokens, 5000}))
+		w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 5000}))
 	})
 	t.Run("the form was wrong", func(t *testing.T) {
 		// Another process moves the TAT between the guess and the write.
 		w := newWorld(t)
 		here, there := w.process(), w.process()
-		r := w.admit(here, w.request("user#1", Charge{tokens, 1}))
+		r := w.admit(here, w.request("user#1", Charge{Limit: tokens, Cost: 1}))
 		w.clock.advance(30 * time.Second)
-		w.admit(there, w.request("user#1", Charge{tokens, 1000}))
+		w.admit(there, w.request("user#1", Charge{Limit: tokens, Cost: 1000}))
 		w.settle(r, 1001)
 		// Less the slack of 0.1 s with which the other process set the TAT afresh.
 		if got := w.left("user#1", tokens); got != 2999 {
@@ -257,12 +257,12 @@ func TestOverrunIsChargedInFull(t *testing.T) {
 	t.Run("absurd", func(t *testing.T) {
 		w := newWorld(t)
 		b := w.process()
-		w.settle(w.admit(b, w.request("user#1", Charge{tokens, 1})), 1<<62)
-		w.deny(b, w.request("user#1", Charge{tokens, 1}), "tokens")
+		w.settle(w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1})), 1<<62)
+		w.deny(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
 		if err := b.Clear(ctx, "user#1", tokens); err != nil {
 			t.Fatal(err)
 		}
-		w.admit(w.process(), w.request("user#1", Charge{tokens, 5000}))
+		w.admit(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 5000}))
 	})
 }
 
@@ -270,7 +270,7 @@ func TestSettleIsOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.process()
-	r := w.admit(b, w.request("user#1", Charge{tokens, 1000}))
+	r := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1000}))
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() { w.settle(r, 0) })
@@ -292,7 +292,7 @@ func TestSettleIsOnce(t *testing.T) {
 func TestSettleRefusesWrongFigures(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	r := w.admit(w.process(), w.request("user#1", Charge{tokens, 1000}))
+	r := w.admit(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 1000}))
 	if err := r.Settle(ctx, []int64{1, 2}); err == nil {
 		t.Error("two figures for one charge accepted")
 	}
@@ -310,11 +310,11 @@ func TestCreditRaceIsResolvedByTheStore(t *testing.T) {
 	w := newWorld(t)
 	hundred := Limit{Name: "tokens", Capacity: 100, Period: 100 * time.Second, Return: OnSettle}
 	one, two, three := w.process(), w.process(), w.process()
-	first := w.admit(one, w.request("user#1", Charge{hundred, 50}))
-	second := w.admit(two, w.request("user#1", Charge{hundred, 50}))
+	first := w.admit(one, w.request("user#1", Charge{Limit: hundred, Cost: 50}))
+	second := w.admit(two, w.request("user#1", Charge{Limit: hundred, Cost: 50}))
 	w.settle(first, 0)
 	w.clock.advance(30 * time.Second)
-	w.admit(three, w.request("user#1", Charge{hundred, 50}))
+	w.admit(three, w.request("user#1", Charge{Limit: hundred, Cost: 50}))
 	w.settle(second, 0)
 	if got := w.left("user#1", hundred); got != 50 {
 		t.Errorf("%d remain beside 50 of 100 in use, want 50", got)
@@ -340,11 +340,11 @@ func TestWrongGuessNeedsOneMoreTry(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			if tc.age >= 0 {
-				w.settle(w.admit(w.process(), w.request("user#1", Charge{tc.limit, 5})), 5)
+				w.settle(w.admit(w.process(), w.request("user#1", Charge{Limit: tc.limit, Cost: 5})), 5)
 				w.clock.advance(tc.age)
 			}
 			w.calls.Store(0)
-			w.admit(w.process(), w.request("user#1", Charge{tc.limit, 1}))
+			w.admit(w.process(), w.request("user#1", Charge{Limit: tc.limit, Cost: 1}))
 			if got := w.calls.Load(); got != tc.want {
 				t.Errorf("%d round trips, want %d", got, tc.want)
 			}
@@ -358,12 +358,12 @@ func TestNearlyFullIsTakenAsFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	here, there := w.process(), w.process()
-	w.settle(w.admit(here, w.request("user#1", Charge{requests, 1})), 1)
+	w.settle(w.admit(here, w.request("user#1", Charge{Limit: requests, Cost: 1})), 1)
 	w.clock.advance(4 * time.Second)
-	w.settle(w.admit(there, w.request("user#1", Charge{requests, 1})), 1)
+	w.settle(w.admit(there, w.request("user#1", Charge{Limit: requests, Cost: 1})), 1)
 	w.clock.advance(2980 * time.Millisecond) // 20 ms until full again
 	w.calls.Store(0)
-	w.admit(here, w.request("user#1", Charge{requests, 1}))
+	w.admit(here, w.request("user#1", Charge{Limit: requests, Cost: 1}))
 	if got := w.calls.Load(); got != 2 {
 		t.Errorf("%d round trips, want 2", got)
 	}
@@ -376,7 +376,7 @@ func TestNearlyFullIsTakenAsFull(t *testing.T) {
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	lost := func(w *world, b *Buckets) *Reservation {
-		req := w.request("user#1", Charge{tokens, 1000}, Charge{requests, 1}, Charge{quota, 10})
+		req := w.request("user#1", Charge{Limit: tokens, Cost: 1000}, Charge{Limit: requests, Cost: 1}, Charge{Limit: quota, Cost: 10})
 		req.Note = []byte("docqa 12 345")
 		return w.admit(b, req)
 	}
@@ -385,9 +385,9 @@ func TestSweep(t *testing.T) {
 		b := w.process()
 		r := lost(w, b)
 		w.clock.advance(time.Minute + HoldGrace)
-		w.deny(b, w.request("user#1", Charge{quota, 1}), "cv") // expires now, not yet expired
+		w.deny(b, w.request("user#1", Charge{Limit: quota, Cost: 1}), "cv") // expires now, not yet expired
 		w.clock.advance(time.Second)
-		w.admit(b, w.request("user#1", Charge{quota, 8}))
+		w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 8}))
 		if len(w.abandoned) != 1 {
 			t.Fatalf("told of %d abandoned calls, want 1", len(w.abandoned))
 		}
@@ -416,7 +416,7 @@ func TestSweep(t *testing.T) {
 		b := w.process()
 		lost(w, b)
 		w.clock.advance(2 * time.Minute)
-		r := w.admit(b, w.request("user#1", Charge{tokens, 1}))
+		r := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}))
 		w.wantOpen("user#1", 2)
 		w.settle(r, 1)
 		w.wantOpen("user#1", 0)
@@ -430,13 +430,13 @@ func TestSweep(t *testing.T) {
 	t.Run("before a denial for too many in flight", func(t *testing.T) {
 		w := newWorld(t)
 		b := w.process()
-		req := w.request("user#1", Charge{tokens, 1})
+		req := w.request("user#1", Charge{Limit: tokens, Cost: 1})
 		for range req.MaxInFlight {
 			w.admit(b, req)
 		}
 		w.deny(b, req, InFlight)
 		w.clock.advance(2 * time.Minute)
-		w.admit(b, w.request("user#1", Charge{tokens, 1}))
+		w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}))
 		w.wantOpen("user#1", 1)
 	})
 	t.Run("not before the event is told", func(t *testing.T) {
@@ -445,11 +445,11 @@ func TestSweep(t *testing.T) {
 		lost(w, b)
 		w.clock.advance(2 * time.Minute)
 		w.abandonedErr = errors.New("ledger down")
-		w.deny(b, w.request("user#1", Charge{quota, 1}), "cv")
+		w.deny(b, w.request("user#1", Charge{Limit: quota, Cost: 1}), "cv")
 		w.wantOpen("user#1", 1)
 		w.abandonedErr = nil
 		w.clock.advance(time.Second)
-		w.admit(b, w.request("user#1", Charge{quota, 1}))
+		w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 1}))
 	})
 	t.Run("nothing back into what was cleared", func(t *testing.T) {
 		w := newWorld(t)
@@ -459,22 +459,22 @@ func TestSweep(t *testing.T) {
 		if err := b.Clear(ctx, "user#1", quota); err != nil {
 			t.Fatal(err)
 		}
-		w.admit(b, w.request("user#1", Charge{quota, 10}))
+		w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10}))
 		w.clock.advance(68 * time.Second)
-		w.deny(b, w.request("user#1", Charge{quota, 1}), "cv")
+		w.deny(b, w.request("user#1", Charge{Limit: quota, Cost: 1}), "cv")
 		w.wantOpen("user#1", 1) // the one after the clear
 	})
 	t.Run("taken after the clear", func(t *testing.T) {
 		w := newWorld(t)
 		b := w.process()
-		w.admit(b, w.request("user#1", Charge{tokens, 1}))
+		w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}))
 		if err := b.Clear(ctx, "user#1", quota); err != nil {
 			t.Fatal(err)
 		}
 		w.clock.advance(6 * time.Second)
 		lost(w, b)
 		w.clock.advance(2 * time.Minute)
-		w.admit(b, w.request("user#1", Charge{quota, 9}))
+		w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 9}))
 	})
 }
 
@@ -483,14 +483,14 @@ func TestClear(t *testing.T) {
 	t.Run("makes full what was named and nothing else", func(t *testing.T) {
 		w := newWorld(t)
 		b := w.process()
-		w.settle(w.admit(b, w.request("user#1", Charge{tokens, 5000}, Charge{quota, 10})), 5000, 10)
-		w.deny(b, w.request("user#1", Charge{quota, 1}), "cv")
+		w.settle(w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 5000}, Charge{Limit: quota, Cost: 10})), 5000, 10)
+		w.deny(b, w.request("user#1", Charge{Limit: quota, Cost: 1}), "cv")
 		if err := b.Clear(ctx, "user#1", quota); err != nil {
 			t.Fatal(err)
 		}
 		// The process that cleared does not repeat its denial.
-		w.deny(b, w.request("user#1", Charge{tokens, 1}), "tokens")
-		w.admit(b, w.request("user#1", Charge{quota, 10}))
+		w.deny(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
+		w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10}))
 	})
 	t.Run("makes no item", func(t *testing.T) {
 		w := newWorld(t)
@@ -504,12 +504,12 @@ func TestClear(t *testing.T) {
 	t.Run("a call that was open settles and credits nothing", func(t *testing.T) {
 		w := newWorld(t)
 		b := w.process()
-		open := w.admit(b, w.request("user#1", Charge{tokens, 5000}, Charge{quota, 10}))
+		open := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 5000}, Charge{Limit: quota, Cost: 10}))
 		if err := b.Clear(ctx, "user#1", tokens, quota); err != nil {
 			t.Fatal(err)
 		}
 		w.wantOpen("user#1", 1)
-		after := w.admit(b, w.request("user#1", Charge{tokens, 5000}, Charge{quota, 10}))
+		after := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 5000}, Charge{Limit: quota, Cost: 10}))
 		w.settle(open, 0, 0)
 		w.wantOpen("user#1", 1)
 		if w.left("user#1", tokens) != 0 || w.left("user#1", quota) != 0 {
@@ -523,24 +523,24 @@ func TestClear(t *testing.T) {
 	t.Run("other processes learn of it within a second", func(t *testing.T) {
 		w := newWorld(t)
 		here, there := w.process(), w.process()
-		w.settle(w.admit(here, w.request("user#1", Charge{tokens, 5000})), 5000)
-		w.deny(here, w.request("user#1", Charge{tokens, 1}), "tokens")
+		w.settle(w.admit(here, w.request("user#1", Charge{Limit: tokens, Cost: 5000})), 5000)
+		w.deny(here, w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
 		if err := there.Clear(ctx, "user#1", tokens); err != nil {
 			t.Fatal(err)
 		}
-		w.deny(here, w.request("user#1", Charge{tokens, 1}), "tokens")
+		w.deny(here, w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
 		w.clock.advance(time.Second)
-		w.admit(here, w.request("user#1", Charge{tokens, 5000}))
+		w.admit(here, w.request("user#1", Charge{Limit: tokens, Cost: 5000}))
 	})
 	t.Run("in a storm", func(t *testing.T) {
 		w := newWorld(t)
-		w.admit(w.process(), w.request("user#1", Charge{tokens, 1}))
+		w.admit(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 1}))
 		var wg sync.WaitGroup
 		for range 8 {
 			b := w.process()
 			wg.Go(func() {
 				for i := range 30 {
-					req := w.request("user#1", Charge{tokens, 500}, Charge{quota, 1})
+					req := w.request("user#1", Charge{Limit: tokens, Cost: 500}, Charge{Limit: quota, Cost: 1})
 					req.MaxInFlight = 100
 					d, err := b.Reserve(ctx, req)
 					// Clears without a pause may change the state under all tries.
@@ -583,7 +583,7 @@ func TestPeek(t *testing.T) {
 	if w.item("user#1") != nil {
 		t.Error("looking made an item")
 	}
-	req := w.request("user#1", Charge{tokens, 1000})
+	req := w.request("user#1", Charge{Limit: tokens, Cost: 1000})
 	req.Note = []byte("note")
 	r := w.admit(b, req)
 	s, err = b.Peek(ctx, "user#1")
@@ -607,7 +607,7 @@ func TestClocksApart(t *testing.T) {
 	var admitted int64
 	for range 200 {
 		for _, b := range []*Buckets{ahead, behind} {
-			d, err := b.Reserve(ctx, w.request("user#1", Charge{quick, 1}))
+			d, err := b.Reserve(ctx, w.request("user#1", Charge{Limit: quick, Cost: 1}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -627,22 +627,26 @@ func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.process()
-	good := w.request("user#1", Charge{tokens, 1})
+	good := w.request("user#1", Charge{Limit: tokens, Cost: 1})
 	for name, change := range map[string]func(*Request){
 		"no key":         func(r *Request) { r.Key = "" },
 		"long key":       func(r *Request) { r.Key = strings.Repeat("k", 1025) },
 		"no charges":     func(r *Request) { r.Charges = nil },
-		"no cost":        func(r *Request) { r.Charges = []Charge{{tokens, 0}} },
-		"negative cost":  func(r *Request) { r.Charges = []Charge{{tokens, -1}} },
-		"twice the same": func(r *Request) { r.Charges = []Charge{{tokens, 1}, {tokens, 1}} },
-		"no capacity":    func(r *Request) { r.Charges = []Charge{{Limit{Name: "x", Period: time.Hour}, 1}} },
-		"bad name":       func(r *Request) { r.Charges = []Charge{{Limit{Name: "X", Capacity: 1, Period: time.Hour}, 1}} },
-		"fraction of second": func(r *Request) {
-			r.Charges = []Charge{{Limit{Name: "x", Capacity: 1, Period: 1500 * time.Millisecond}, 1}}
+		"no cost":        func(r *Request) { r.Charges = []Charge{{Limit: tokens, Cost: 0}} },
+		"negative cost":  func(r *Request) { r.Charges = []Charge{{Limit: tokens, Cost: -1}} },
+		"twice the same": func(r *Request) { r.Charges = []Charge{{Limit: tokens, Cost: 1}, {Limit: tokens, Cost: 1}} },
+		"no capacity":    func(r *Request) { r.Charges = []Charge{{Limit: Limit{Name: "x", Period: time.Hour}, Cost: 1}} },
+		"bad name": func(r *Request) {
+			r.Charges = []Charge{{Limit: Limit{Name: "X", Capacity: 1, Period: time.Hour}, Cost: 1}}
 		},
-		"period too long": func(r *Request) { r.Charges = []Charge{{Limit{Name: "x", Capacity: 1, Period: 48 * time.Hour}, 1}} },
+		"fraction of second": func(r *Request) {
+			r.Charges = []Charge{{Limit: Limit{Name: "x", Capacity: 1, Period: 1500 * time.Millisecond}, Cost: 1}}
+		},
+		"period too long": func(r *Request) {
+			r.Charges = []Charge{{Limit: Limit{Name: "x", Capacity: 1, Period: 48 * time.Hour}, Cost: 1}}
+		},
 		"unknown return": func(r *Request) {
-			r.Charges = []Charge{{Limit{Name: "x", Capacity: 1, Period: time.Hour, Return: 9}, 1}}
+			r.Charges = []Charge{{Limit: Limit{Name: "x", Capacity: 1, Period: time.Hour, Return: 9}, Cost: 1}}
 		},
 		"nobody in flight": func(r *Request) { r.MaxInFlight = 0 },
 		"deadline past":    func(r *Request) { r.Deadline = w.clock.now() },
@@ -663,9 +667,9 @@ func TestForeignItemIsAnErrorNotAGuess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.process()
-	w.settle(w.admit(b, w.request("user#1", Charge{tokens, 1})), 1)
-	w.put("user#1", tatAttr("tokens", hour), "1.5")
-	if d, err := b.Reserve(ctx, w.request("user#1", Charge{tokens, 5000})); err == nil {
+	w.settle(w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1})), 1)
+	w.put("user#1", tatAttr("", "tokens", hour), "1.5")
+	if d, err := b.Reserve(ctx, w.request("user#1", Charge{Limit: tokens, Cost: 5000})); err == nil {
 		t.Errorf("decision %+v on a fractional TAT", d)
 	}
 }
@@ -679,7 +683,7 @@ func TestItemSize(t *testing.T) {
 	linkedin := Limit{Name: "linkedin", Capacity: 10, Period: 24 * time.Hour, Return: OnExpiry}
 	key := "user#auth0|507f1f77bcf86cd799439011"
 	for range 8 {
-		req := w.request(key, Charge{tokens, 600}, Charge{requests, 1}, Charge{spend, 100_000}, Charge{linkedin, 1})
+		req := w.request(key, Charge{Limit: tokens, Cost: 600}, Charge{Limit: requests, Cost: 1}, Charge{Limit: spend, Cost: 100_000}, Charge{Limit: linkedin, Cost: 1})
 		req.Note = make([]byte, MaxNote)
 		w.admit(b, req)
 	}
@@ -730,7 +734,7 @@ func TestStoreDown(t *testing.T) {
 	b := w.process(func(o *Options) { o.AttemptTimeout, o.ReserveTimeout = 50*time.Millisecond, 120*time.Millisecond })
 	w.plan = func(int) faults.Fault { return faults.Hang }
 	start := time.Now()
-	if d, err := b.Reserve(ctx, w.request("user#1", Charge{tokens, 1})); !errors.Is(err, ErrUnavailable) || d.Reservation != nil {
+	if d, err := b.Reserve(ctx, w.request("user#1", Charge{Limit: tokens, Cost: 1})); !errors.Is(err, ErrUnavailable) || d.Reservation != nil {
 		t.Errorf("decision %+v, error %v", d, err)
 	}
 	if took := time.Since(start); took > 5*time.Second {

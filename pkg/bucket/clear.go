@@ -37,7 +37,7 @@ type Hold struct {
 }
 
 // Limit is the state of one limit.
-func (s State) Limit(l Limit) Status { return l.status(s.tats[tatAttr(l.Name, l.period())], s.now) }
+func (s State) Limit(l Limit) Status { return l.status(s.tats[tatAttr("", l.Name, l.period())], s.now) }
 
 // Peek reads an identity's state, consistently. An identity without an item has
 // all its limits full.
@@ -94,9 +94,9 @@ func (b *Buckets) Clear(ctx context.Context, key string, limits ...Limit) error 
 		if err := l.Validate(); err != nil {
 			return err
 		}
-		u.setTo(u.name(tatAttr(l.Name, l.period())), " = ", zero)
+		u.setTo(u.name(tatAttr("", l.Name, l.period())), " = ", zero)
 		if l.Return != Never {
-			g := u.name(creditsAttr(l.Name, l.period()))
+			g := u.name(creditsAttr("", l.Name, l.period()))
 			u.setTo(g, " = if_not_exists(", g, ", ", zero, ") + ", u.number(clearCredits*l.period()))
 		}
 		u.setTo(u.name(clearedAttr(l.Name)), " = ", now)

@@ -67,6 +67,17 @@ func (u *update) sections() string {
 	return u.section("SET ", u.set) + u.section(" REMOVE ", u.remove)
 }
 
+// leaves takes a call out of the counts of open ones.
+func (u *update) leaves(client string) {
+	one := u.number(1)
+	o := u.name(attrOpen)
+	u.setTo(o, " = ", o, " - ", one)
+	if client != "" {
+		o := u.name(openAttr(client))
+		u.setTo(o, " = ", o, " - ", one)
+	}
+}
+
 // written is the answer to a conditional write.
 type written struct {
 	applied bool
@@ -83,27 +94,12 @@ type written struct {
 // off: an increment whose reply was lost would be sent, and counted, twice.
 // Whether a repeated send is harmless is up to the update's condition.
 func (b *Buckets) write(ctx context.Context, key string, u *update) (written, error) {
-	in := &dynamodb.UpdateItemInput{
-		TableName:                           &b.opts.Table,
-		Key:                                 map[string]types.AttributeValue{attrKey: &types.AttributeValueMemberS{Value: key}},
-		UpdateExpression:                    u.expression(),
-		ConditionExpression:                 u.conditionExpr(),
-		ExpressionAttributeNames:            u.names,
-		ExpressionAttributeValues:           u.values,
-		ReturnValues:                        types.ReturnValueAllNew,
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}
 	var w written
 	for attempt := 0; ; attempt++ {
-		out, err := b.attempt(ctx, in)
+		answered, err := b.send(ctx, key, u)
 		if err == nil {
-			w.applied, w.item = true, out.Attributes
-			return w, nil
-		}
-		var failed *types.ConditionalCheckFailedException
-		if errors.As(err, &failed) {
-			w.item = failed.Item
-			return w, nil
+			answered.unanswered = w.unanswered
+			return answered, nil
 		}
 		fate := fateOf(err)
 		w.unanswered = w.unanswered || fate == unknown
@@ -113,10 +109,28 @@ func (b *Buckets) write(ctx context.Context, key string, u *update) (written, er
 	}
 }
 
-func (b *Buckets) attempt(ctx context.Context, in *dynamodb.UpdateItemInput) (*dynamodb.UpdateItemOutput, error) {
+// send sends an update once.
+func (b *Buckets) send(ctx context.Context, key string, u *update) (written, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.AttemptTimeout)
 	defer cancel()
-	return b.db.UpdateItem(ctx, in, noRetries)
+	out, err := b.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                           &b.opts.Table,
+		Key:                                 map[string]types.AttributeValue{attrKey: &types.AttributeValueMemberS{Value: key}},
+		UpdateExpression:                    u.expression(),
+		ConditionExpression:                 u.conditionExpr(),
+		ExpressionAttributeNames:            u.names,
+		ExpressionAttributeValues:           u.values,
+		ReturnValues:                        types.ReturnValueAllNew,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}, noRetries)
+	if err == nil {
+		return written{applied: true, item: out.Attributes}, nil
+	}
+	var failed *types.ConditionalCheckFailedException
+	if errors.As(err, &failed) {
+		return written{item: failed.Item}, nil
+	}
+	return written{}, err
 }
 
 func noRetries(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }

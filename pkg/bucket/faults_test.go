@@ -26,7 +26,7 @@ func (w *world) comeBackLater(key string) {
 	w.clock.advance(10 * time.Minute)
 	later := Limit{Name: "later", Capacity: 1, Period: time.Second}
 	for range 2 { // a settle sweeps what its reserve came across
-		w.settle(w.admit(w.process(), w.request(key, Charge{later, 1})), 1)
+		w.settle(w.admit(w.process(), w.request(key, Charge{Limit: later, Cost: 1})), 1)
 		w.clock.advance(time.Second)
 	}
 	for attr := range w.item(key) {
@@ -57,7 +57,7 @@ func TestReserveSendFails(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.faulty(f)
-			r := w.admit(w.process(quick), w.request("user#1", Charge{tokens, 1000}, Charge{requests, 1}, Charge{quota, 1}))
+			r := w.admit(w.process(quick), w.request("user#1", Charge{Limit: tokens, Cost: 1000}, Charge{Limit: requests, Cost: 1}, Charge{Limit: quota, Cost: 1}))
 			w.wantOpen("user#1", 1)
 			if w.left("user#1", tokens) != 4000 || w.left("user#1", requests) != 19 || w.left("user#1", quota) != 9 {
 				t.Error("not charged once")
@@ -112,7 +112,7 @@ func TestReserveUnanswered(t *testing.T) {
 					return f
 				}
 				start := time.Now()
-				d, err := b.Reserve(ctx, w.request("user#1", Charge{tokens, 1000}, Charge{requests, 1}, Charge{quota, 1}))
+				d, err := b.Reserve(ctx, w.request("user#1", Charge{Limit: tokens, Cost: 1000}, Charge{Limit: requests, Cost: 1}, Charge{Limit: quota, Cost: 1}))
 				if !errors.Is(err, ErrUnavailable) || d.Reservation != nil {
 					t.Fatalf("decision %+v, error %v", d, err)
 				}
@@ -143,9 +143,9 @@ func TestDeniedAfterAnUnansweredSend(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	here, there := w.process(), w.process()
-	open := w.admit(there, w.request("user#1", Charge{tokens, 5000}))
+	open := w.admit(there, w.request("user#1", Charge{Limit: tokens, Cost: 5000}))
 	w.faulty(faults.LateRequest)
-	w.deny(here, w.request("user#1", Charge{tokens, 1000}), "tokens")
+	w.deny(here, w.request("user#1", Charge{Limit: tokens, Cost: 1000}), "tokens")
 	w.settle(open, 0)
 	if err := w.net.Deliver(); err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestSettleSendFails(t *testing.T) {
 				if reserveLost { // then the settle leaves a tombstone, which a repeated send must not take for the hold
 					w.faulty(faults.LostReply)
 				}
-				r := w.admit(w.process(quick), w.request("user#1", Charge{tokens, 1000}, Charge{quota, 1}))
+				r := w.admit(w.process(quick), w.request("user#1", Charge{Limit: tokens, Cost: 1000}, Charge{Limit: quota, Cost: 1}))
 				w.faulty(f)
 				w.settle(r, 250, 0)
 				check := func() {
@@ -208,7 +208,7 @@ func TestSettleNeverArrives(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			r := w.admit(w.process(quick, func(o *Options) { o.SettleTimeout = 500 * time.Millisecond }),
-				w.request("user#1", Charge{tokens, 1000}, Charge{requests, 1}, Charge{quota, 5}))
+				w.request("user#1", Charge{Limit: tokens, Cost: 1000}, Charge{Limit: requests, Cost: 1}, Charge{Limit: quota, Cost: 5}))
 			w.plan = func(int) faults.Fault { return f }
 			err := r.Settle(ctx, []int64{250, 0, 0})
 			// If a first send applied and a later one was answered, it is known to be
@@ -242,10 +242,10 @@ func TestSweepSendFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.admit(w.process(), w.request("user#1", Charge{quota, 10}))
+			w.admit(w.process(), w.request("user#1", Charge{Limit: quota, Cost: 10}))
 			w.clock.advance(2 * time.Minute)
 			w.faulty(faults.None, f) // the reserve that finds it, the sweep
-			w.admit(w.process(quick), w.request("user#1", Charge{quota, 10}))
+			w.admit(w.process(quick), w.request("user#1", Charge{Limit: quota, Cost: 10}))
 			w.wantOpen("user#1", 1)
 			if got := w.number("user#1", "g_cv_86400"); got != day-120_000_000 {
 				t.Errorf("credited %d µs, want %d", got, day-120_000_000)
@@ -266,12 +266,12 @@ func TestSweepMeetsSettle(t *testing.T) {
 	t.Parallel()
 	for range 20 {
 		w := newWorld(t)
-		r := w.admit(w.process(), w.request("user#1", Charge{tokens, 1000}, Charge{quota, 10}))
+		r := w.admit(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 1000}, Charge{Limit: quota, Cost: 10}))
 		w.clock.advance(2 * time.Minute)
 		done := make(chan error, 2)
 		go func() { done <- r.Settle(ctx, []int64{1000, 0}) }()
 		go func() {
-			_, err := w.process().Reserve(ctx, w.request("user#1", Charge{quota, 10}))
+			_, err := w.process().Reserve(ctx, w.request("user#1", Charge{Limit: quota, Cost: 10}))
 			done <- err
 		}()
 		for range 2 {
@@ -302,7 +302,7 @@ func TestReserveCancelled(t *testing.T) {
 		return plan(n)
 	}
 	go func() { <-arrived; w.awaitItem("user#1"); leave() }()
-	if _, err := b.Reserve(gone, w.request("user#1", Charge{tokens, 1000})); !errors.Is(err, ErrUnavailable) {
+	if _, err := b.Reserve(gone, w.request("user#1", Charge{Limit: tokens, Cost: 1000})); !errors.Is(err, ErrUnavailable) {
 		t.Fatalf("error %v", err)
 	}
 	w.wantOpen("user#1", 0)

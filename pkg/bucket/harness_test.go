@@ -66,7 +66,7 @@ func (w *world) process(adjust ...func(*Options)) *Buckets {
 	w.t.Helper()
 	opts := Options{
 		Table: w.table, LongestPeriod: 24 * time.Hour, Now: w.clock.now,
-		AttemptTimeout: 5 * time.Second, ReserveTimeout: 10 * time.Second, SettleTimeout: 10 * time.Second,
+		AttemptTimeout: 30 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute,
 		OnAbandoned: func(_ context.Context, a Abandoned) error {
 			w.abandoned = append(w.abandoned, a)
 			return w.abandonedErr
@@ -116,7 +116,7 @@ func (w *world) number(key, attr string) int64 {
 // left is what remains of a limit, by what is stored.
 func (w *world) left(key string, l Limit) int64 {
 	w.t.Helper()
-	return remaining(w.number(key, tatAttr(l.Name, l.period())), w.clock.now().UnixMicro(), l.Capacity, l.period())
+	return remaining(w.number(key, tatAttr("", l.Name, l.period())), w.clock.now().UnixMicro(), l.Capacity, l.period())
 }
 
 // wantOpen asserts the number of open holds, both as counted and as marked.

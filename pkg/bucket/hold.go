@@ -12,8 +12,8 @@ import (
 // and the caller's note. Its encoding is compact, since an item above 1 KB costs
 // two write units:
 //
-//	live   0x01, start (8 bytes, µs), life (uvarint, ms), number of returns
-//	       (1 byte), for each: length of name, name, period (uvarint, s),
+//	live   0x01, start (8 bytes, µs), life (uvarint, ms), length of the client's
+//	       key, the key, number of returns (1 byte), for each: length of name, name, period (uvarint, s),
 //	       increment (uvarint, µs); then the note up to the end
 //	dead   0x00, expiry (8 bytes, µs)
 //
@@ -21,6 +21,7 @@ import (
 // be under way.
 type hold struct {
 	start, expiry int64 // µs
+	client        string
 	returns       []returned
 	note          []byte
 	dead          bool
@@ -59,6 +60,8 @@ func (h hold) encode() []byte {
 	b = append(b, kindLive)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.start))
 	b = binary.AppendUvarint(b, uint64((h.expiry-h.start)/microsPerMilli))
+	b = append(b, byte(len(h.client)))
+	b = append(b, h.client...)
 	b = append(b, byte(len(h.returns)))
 	for _, r := range h.returns {
 		b = append(b, byte(len(r.name)))
@@ -80,11 +83,12 @@ func decodeHold(b []byte) (hold, error) {
 	d := decoder{b: b[9:]}
 	h := hold{start: at}
 	h.expiry = at + d.uvarint(maxSpan)*microsPerMilli
+	h.client = string(d.bytes(int(d.byte())))
 	for range d.byte() {
 		name := string(d.bytes(int(d.byte())))
 		period := d.uvarint(maxSpan) * microsPerSecond
 		inc := d.uvarint(maxIncrement)
-		h.returns = append(h.returns, returned{name, period, inc, tatAttr(name, period)})
+		h.returns = append(h.returns, returned{name, period, inc, tatAttr(h.client, name, period)})
 	}
 	if d.bad {
 		return hold{}, errHold

@@ -29,15 +29,24 @@ const (
 	attrExpires = "expires"
 	holdPrefix  = "h_"
 	tatPrefix   = "t_"
+
+	creditsPrefix = "g_"
 )
 
-func limitSuffix(name string, period int64) string {
-	return name + "_" + strconv.FormatInt(period/microsPerSecond, 10)
+// limitSuffix names a limit within an item: of a client, or "" for the identity's own.
+func limitSuffix(client, name string, period int64) string {
+	return scope(client) + name + "_" + strconv.FormatInt(period/microsPerSecond, 10)
 }
 
-func tatAttr(name string, period int64) string     { return tatPrefix + limitSuffix(name, period) }
-func creditsAttr(name string, period int64) string { return "g_" + limitSuffix(name, period) }
-func clearedAttr(name string) string               { return "cleared_" + name }
+func tatAttr(client, name string, period int64) string {
+	return tatPrefix + limitSuffix(client, name, period)
+}
+
+func creditsAttr(client, name string, period int64) string {
+	return creditsPrefix + limitSuffix(client, name, period)
+}
+
+func clearedAttr(name string) string { return "cleared_" + name }
 
 // number reads a number attribute; absent is 0. A value that is no int64 cannot
 // come from this package: it is an error, not a guess.

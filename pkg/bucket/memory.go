@@ -18,7 +18,8 @@ type memory struct {
 // not changed once stored.
 type seen struct {
 	tats   map[string]int64
-	denied int64 // when these TATs led to a denial, in µs; 0: they did not
+	opens  map[string]int64 // open calls of clients, by attribute
+	denied int64            // when these TATs led to a denial, in µs; 0: they did not
 }
 
 const (
@@ -48,11 +49,20 @@ func (m *memory) get(key string) seen {
 func (m *memory) put(key string, it item, denied int64) {
 	s := seen{tats: make(map[string]int64, len(it)), denied: denied}
 	for attr := range it {
-		if !strings.HasPrefix(attr, tatPrefix) {
+		isTAT, isOpen := strings.HasPrefix(attr, tatPrefix), strings.HasPrefix(attr, attrOpen+"_")
+		if !isTAT && !isOpen {
 			continue
 		}
-		if tat, err := it.number(attr); err == nil {
-			s.tats[attr] = tat
+		n, err := it.number(attr)
+		switch {
+		case err != nil:
+		case isTAT:
+			s.tats[attr] = n
+		default:
+			if s.opens == nil {
+				s.opens = make(map[string]int64)
+			}
+			s.opens[attr] = n
 		}
 	}
 	m.seen.Set(key, s, ttlcache.DefaultTTL)

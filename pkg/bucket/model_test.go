@@ -71,7 +71,7 @@ func TestStoreFollowsTheRule(t *testing.T) {
 		m.wantConsistent()
 		for attr, used := range m.used {
 			for _, l := range m.limits {
-				if tatAttr(l.Name, l.period()) != attr {
+				if tatAttr("", l.Name, l.period()) != attr {
 					continue
 				}
 				// A clock that steps back by up to 0.3 s makes windows look shorter, and
@@ -107,7 +107,7 @@ func (m *model) reserve() {
 		if rapid.Bool().Draw(m.t, "little") {
 			cost = 1 + cost/20
 		}
-		req.Charges = append(req.Charges, Charge{l, cost})
+		req.Charges = append(req.Charges, Charge{Limit: l, Cost: cost})
 		costs = append(costs, cost)
 	}
 	m.fault(faults.LostRequest, faults.LostReply, faults.LateRequest, faults.ErrorReply, faults.Throttled)
@@ -121,7 +121,7 @@ func (m *model) reserve() {
 	fit := true
 	for i, c := range req.Charges {
 		p := c.Limit.period()
-		attr := tatAttr(c.Limit.Name, p)
+		attr := tatAttr("", c.Limit.Name, p)
 		inc, _ := increment(costs[i], c.Limit.Capacity, p)
 		was, is := m.number(before, attr), m.number(after, attr)
 		fit = fit && fits(was, now, inc, p)
@@ -221,7 +221,7 @@ func (m *model) clear() {
 		m.t.Fatal(err)
 	}
 	after := m.item()
-	attr := tatAttr(l.Name, l.period())
+	attr := tatAttr("", l.Name, l.period())
 	if m.number(after, attr) != 0 || m.number(after, attrOpen) != m.number(before, attrOpen) {
 		m.t.Fatal("not cleared, or more than that")
 	}

@@ -40,6 +40,8 @@ type Reservation struct {
 	hold          []byte // the exact value in the store; the same in every send
 	start, expiry int64  // µs
 	maxInFlight   int
+	client        Client
+	note          []byte
 	charges       []charge
 
 	// unanswered: some send of the reserve got no answer and may still arrive.
@@ -56,6 +58,7 @@ type Reservation struct {
 type charge struct {
 	Charge
 	period  int64  // µs
+	bound   int64  // µs: the period, or the share of it up to which there is no challenge
 	inc     int64  // µs
 	tat     string // attribute
 	credits string // attribute
@@ -82,7 +85,7 @@ func (b *Buckets) Reserve(ctx context.Context, req Request) (Decision, error) {
 		return Decision{}, err
 	}
 	last := b.memory.get(req.Key)
-	if d := r.deniedUnasked(last, now); len(d.Denials) > 0 {
+	if d := r.deniedUnasked(last, now); len(d.Denials) > 0 || d.Challenged {
 		return d, nil
 	}
 
@@ -108,13 +111,17 @@ func (b *Buckets) newReservation(req Request, now int64) (*Reservation, error) {
 	case req.Deadline.UnixMicro() <= now:
 		return nil, errors.New("bucket: Request.Deadline is past")
 	}
+	if err := req.Client.validate(); err != nil {
+		return nil, err
+	}
 	r := &Reservation{
 		b: b, key: req.Key, id: newID(), start: now,
 		expiry:      req.Deadline.Add(HoldGrace).UnixMicro(),
 		maxInFlight: req.MaxInFlight,
+		client:      req.Client,
+		note:        req.Note,
 		charges:     make([]charge, len(req.Charges)),
 	}
-	h := hold{start: now, expiry: r.expiry, note: req.Note}
 	for i, c := range req.Charges {
 		if err := c.Limit.Validate(); err != nil {
 			return nil, err
@@ -127,19 +134,42 @@ func (b *Buckets) newReservation(req Request, now int64) (*Reservation, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: limit %s", err, c.Limit.Name)
 		}
-		r.charges[i] = charge{Charge: c, period: p, inc: inc,
-			tat: tatAttr(c.Limit.Name, p), credits: creditsAttr(c.Limit.Name, p)}
+		if c.OfClient && req.Client.Key == "" {
+			return nil, fmt.Errorf("bucket: limit %s is of a client and there is none", c.Limit.Name)
+		}
+		r.charges[i] = charge{Charge: c, period: p, bound: p, inc: inc}
+		if c.Soft > 0 && c.Soft < 1 {
+			r.charges[i].bound = int64(c.Soft * float64(p))
+		}
+		r.charges[i].nameFor(req.Client.Key)
 		for _, earlier := range r.charges[:i] {
 			if earlier.tat == r.charges[i].tat {
 				return nil, fmt.Errorf("bucket: limit %s stands twice", c.Limit.Name)
 			}
 		}
+	}
+	r.mark()
+	return r, nil
+}
+
+// nameFor sets the attributes of a charge.
+func (c *charge) nameFor(client string) {
+	if !c.OfClient {
+		client = ""
+	}
+	c.tat = tatAttr(client, c.Limit.Name, c.period)
+	c.credits = creditsAttr(client, c.Limit.Name, c.period)
+}
+
+// mark encodes the hold.
+func (r *Reservation) mark() {
+	h := hold{start: r.start, expiry: r.expiry, client: r.client.Key, note: r.note}
+	for _, c := range r.charges {
 		if c.Limit.Return == OnExpiry {
-			h.returns = append(h.returns, returned{name: c.Limit.Name, period: p, inc: inc})
+			h.returns = append(h.returns, returned{name: c.Limit.Name, period: c.period, inc: c.inc})
 		}
 	}
 	r.hold = h.encode()
-	return r, nil
 }
 
 func newID() string {
@@ -163,10 +193,28 @@ func (r *Reservation) deniedUnasked(last seen, now int64) Decision {
 	if len(impossible) > 0 {
 		return Decision{Denials: impossible, Limits: r.statuses(tats, now)}
 	}
+	for _, c := range r.charges {
+		if c.inc > c.bound { // beyond its share even of a full limit
+			return Decision{Challenged: true, Limits: r.statuses(tats, now)}
+		}
+	}
 	if !last.recentlyDenied(now) {
 		return Decision{}
 	}
-	return Decision{Denials: r.denials(tats, now), Limits: r.statuses(tats, now)}
+	return r.judge(tats, now)
+}
+
+// judge holds a request against TATs: what denies it, or else whether it is to be
+// challenged.
+func (r *Reservation) judge(tats []int64, now int64) Decision {
+	d := Decision{Denials: r.denials(tats, now), Limits: r.statuses(tats, now)}
+	if len(d.Denials) > 0 {
+		return d
+	}
+	for i, c := range r.charges {
+		d.Challenged = d.Challenged || !fits(tats[i], now, c.inc, c.bound)
+	}
+	return d
 }
 
 func (r *Reservation) remembered(last seen) []int64 {
@@ -182,10 +230,13 @@ func (r *Reservation) remembered(last seen) []int64 {
 func (r *Reservation) admit(ctx context.Context, last seen) (Decision, error) {
 	b := r.b
 	bases := r.firstGuess(last, b.now())
+	_, known := last.opens[openAttr(r.client.Key)]
+	place := presence{known: known}
+	var before item // as the store last gave it
 	sweeping := true
 	for try := 0; try < maxTries; {
 		now := b.now()
-		w, err := b.write(ctx, r.key, r.reserve(bases, now))
+		w, err := b.write(ctx, r.key, r.reserve(bases, place, before, now))
 		r.unanswered = r.unanswered || w.unanswered
 		if err != nil {
 			return Decision{}, err
@@ -203,28 +254,70 @@ func (r *Reservation) admit(ctx context.Context, last seen) (Decision, error) {
 				sweeping = err == nil
 			}
 		}
-		tats, err := r.tats(w.item)
+		before = w.item
+		var room bool
+		if place, room = r.client.place(before, now); !room {
+			if err := r.overflow(); err != nil {
+				return Decision{}, err
+			}
+			place, _ = r.client.place(before, now)
+		}
+		tats, err := r.tats(before)
 		if err != nil {
 			return Decision{}, err
 		}
-		open, err := w.item.number(attrOpen)
+		d := r.judge(tats, now)
+		if len(d.Denials) > 0 || d.Challenged {
+			b.memory.put(r.key, before, now)
+		}
+		full, err := r.inFlight(before)
 		if err != nil {
 			return Decision{}, err
 		}
-		denials := r.denials(tats, now)
-		if len(denials) > 0 {
-			b.memory.put(r.key, w.item, now)
-		}
-		if open >= int64(r.maxInFlight) {
-			denials = append(denials, Denial{Limit: Limit{Name: InFlight, Capacity: int64(r.maxInFlight)}, Requested: 1})
-		}
-		if len(denials) > 0 {
-			return Decision{Denials: denials, Limits: r.statuses(tats, now)}, nil
+		d.Denials = append(d.Denials, full...)
+		if len(d.Denials) > 0 || d.Challenged {
+			d.Challenged = len(d.Denials) == 0
+			return d, nil
 		}
 		bases = r.guess(tats, b.now())
 		try++
 	}
 	return Decision{}, fmt.Errorf("%w: the item changed under %d tries", ErrUnavailable, maxTries)
+}
+
+// overflow makes the request one of the clients that share what is left for those
+// without room.
+func (r *Reservation) overflow() error {
+	if r.unanswered {
+		// A send of the old form may still apply, and its hold would not be known for
+		// ours.
+		return fmt.Errorf("%w: no answer, and then no room for the client", ErrUnavailable)
+	}
+	r.client.Key = Overflow
+	for i := range r.charges {
+		r.charges[i].nameFor(Overflow)
+	}
+	r.mark()
+	return nil
+}
+
+// inFlight are the denials for too many open calls, of the identity and of the
+// client.
+func (r *Reservation) inFlight(it item) ([]Denial, error) {
+	var full []Denial
+	check := func(attr string, most int) error {
+		open, err := it.number(attr)
+		if err == nil && open >= int64(most) {
+			full = append(full, Denial{Limit: Limit{Name: InFlight, Capacity: int64(most)}, Requested: 1})
+		}
+		return err
+	}
+	if r.client.Key != "" {
+		if err := check(openAttr(r.client.Key), r.client.MaxInFlight); err != nil {
+			return nil, err
+		}
+	}
+	return full, check(attrOpen, r.maxInFlight)
 }
 
 // running in place of a base says that the limit is thought to be running, or
@@ -255,31 +348,26 @@ const longPeriod = 10 * time.Minute
 func (r *Reservation) guess(tats []int64, now int64) []int64 {
 	bases := make([]int64, len(r.charges))
 	for i, c := range r.charges {
-		if tats[i] > now+near {
-			bases[i] = running
-		} else {
-			bases[i] = now + max(0, min(slack, c.period-c.inc))
-		}
+		bases[i] = baseFor(tats[i], now, c.inc, c.bound)
 	}
 	return bases
 }
 
+// baseFor chooses the form for a TAT that the store gave.
+func baseFor(tat, now, inc, period int64) int64 {
+	if tat > now+near {
+		return running
+	}
+	return now + max(0, min(slack, period-inc))
+}
+
 // reserve is the conditional write that takes all charges and marks the hold.
-func (r *Reservation) reserve(bases []int64, now int64) *update {
+func (r *Reservation) reserve(bases []int64, place presence, before item, now int64) *update {
 	u := newUpdate()
 	for i, c := range r.charges {
-		t := u.name(c.tat)
-		if bases[i] == running {
-			// A running limit is moved on, which commutes with what others do. One
-			// that was never used starts at now.
-			nowValue := u.number(now)
-			u.setTo(t, " = if_not_exists(", t, ", ", nowValue, ") + ", u.number(c.inc))
-			u.require("(attribute_not_exists(", t, ") OR (", t, " > ", nowValue, " AND ", t, " <= ", u.number(latest(now, c.inc, c.period)), "))")
-		} else {
-			u.setTo(t, " = ", u.number(bases[i]+c.inc))
-			u.require("(attribute_not_exists(", t, ") OR ", t, " <= ", u.number(bases[i]), ")")
-		}
+		u.advance(c.tat, bases[i], now, c.inc, c.bound)
 	}
+	u.joins(r.client, place, before, now)
 	h, o, e := u.name(holdPrefix+r.id), u.name(attrOpen), u.name(attrExpires)
 	u.setTo(h, " = ", u.binary(r.hold))
 	u.setTo(o, " = if_not_exists(", o, ", ", u.number(0), ") + ", u.number(1))
@@ -287,6 +375,21 @@ func (r *Reservation) reserve(bases []int64, now int64) *update {
 	u.require("attribute_not_exists(", h, ")")
 	u.require("(attribute_not_exists(", o, ") OR ", o, " < ", u.number(int64(r.maxInFlight)), ")")
 	return u
+}
+
+// advance moves a TAT on by inc, if that fits: from where it is if the limit is
+// running, else from base.
+func (u *update) advance(tat string, base, now, inc, period int64) {
+	t := u.name(tat)
+	if base == running {
+		// This commutes with what others do. A limit that was never used starts at now.
+		nowValue := u.number(now)
+		u.setTo(t, " = if_not_exists(", t, ", ", nowValue, ") + ", u.number(inc))
+		u.require("(attribute_not_exists(", t, ") OR (", t, " > ", nowValue, " AND ", t, " <= ", u.number(latest(now, inc, period)), "))")
+		return
+	}
+	u.setTo(t, " = ", u.number(base+inc))
+	u.require("(attribute_not_exists(", t, ") OR ", t, " <= ", u.number(base), ")")
 }
 
 // itemExpiry is the TTL, in s, of an item written at now: by then every limit is

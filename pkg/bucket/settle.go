@@ -118,8 +118,8 @@ type settleState struct {
 // step, gives back or charges the difference.
 func (r *Reservation) settlement(changes []change, s settleState, now int64) *update {
 	u := newUpdate()
-	h, o := u.name(holdPrefix+r.id), u.name(attrOpen)
-	u.setTo(o, " = ", o, " - ", u.number(1))
+	h := u.name(holdPrefix + r.id)
+	u.leaves(r.client.Key)
 	if r.unanswered {
 		// A send of the reserve may still be under way; it must not apply anew.
 		u.setTo(h, " = ", u.binary(tombstone(now)))
@@ -128,14 +128,18 @@ func (r *Reservation) settlement(changes []change, s settleState, now int64) *up
 	}
 	// The exact value: a tombstone must not pass for the hold.
 	u.require(h, " = ", u.binary(r.hold))
+	overrun := false
 	for i, c := range changes {
 		if c.overrun > 0 {
-			u.overrun(c, s.tats[i], now)
-			u.setTo(u.name(attrExpires), " = ", u.number(r.b.itemExpiry(now, r.b.opts.LongestPeriod.Microseconds())))
+			u.overrun(c.tat, c.overrun, s.tats[i], now)
+			overrun = true
 			continue
 		}
 		back, fence := r.giveBack(c, s, i, now)
 		u.credit(c.tat, c.credits, back, fence)
+	}
+	if overrun { // once, however many limits: an attribute may be set but once
+		u.setTo(u.name(attrExpires), " = ", u.number(r.b.itemExpiry(now, r.b.opts.LongestPeriod.Microseconds())))
 	}
 	return u
 }
@@ -166,13 +170,13 @@ func (u *update) credit(tat, credits string, n, fence int64) {
 
 // overrun moves a TAT on by what exceeded the reservation: from where it is if
 // the limit is running, else from now, so that no debt is lost in the past.
-func (u *update) overrun(c change, tat, now int64) {
-	t := u.name(c.tat)
+func (u *update) overrun(attr string, inc, tat, now int64) {
+	t := u.name(attr)
 	if tat > now {
-		u.setTo(t, " = ", t, " + ", u.number(c.overrun))
+		u.setTo(t, " = ", t, " + ", u.number(inc))
 		u.require(t, " > ", u.number(now))
 	} else {
-		u.setTo(t, " = ", u.number(now+c.overrun))
+		u.setTo(t, " = ", u.number(now+inc))
 		u.require("(attribute_not_exists(", t, ") OR ", t, " <= ", u.number(now), ")")
 	}
 }

@@ -11,7 +11,6 @@ import (
 // 64 workers in 8 processes meet on a key that nobody has used: exactly its
 // capacity is admitted, not a token more and not one less.
 func TestColdKeyStorm(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	var processes []*Buckets
 	for range 8 {
@@ -25,7 +24,7 @@ func TestColdKeyStorm(t *testing.T) {
 		wg.Go(func() {
 			<-start
 			for range 2 {
-				req := w.request("user#cold", Charge{tokens, 100})
+				req := w.request("user#cold", Charge{Limit: tokens, Cost: 100})
 				req.MaxInFlight = 1000
 				d, err := processes[i%8].Reserve(ctx, req)
 				mu.Lock()
@@ -50,7 +49,6 @@ func TestColdKeyStorm(t *testing.T) {
 // 64 workers in 4 processes, 100 keys, mixed costs, settles in between, real time:
 // in every window, what was really used is at most capacity + rate x window.
 func TestStormOnManyKeys(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	quick := Limit{Name: "tokens", Capacity: 1000, Period: 10 * time.Second, Return: OnSettle}
 	real := func(o *Options) { o.Now = time.Now }
@@ -67,7 +65,7 @@ func TestStormOnManyKeys(t *testing.T) {
 					key = "user#hot"
 				}
 				cost := 1 + random.Int64N(400)
-				d, err := processes[random.IntN(4)].Reserve(ctx, Request{Key: key, Charges: []Charge{{quick, cost}},
+				d, err := processes[random.IntN(4)].Reserve(ctx, Request{Key: key, Charges: []Charge{{Limit: quick, Cost: cost}},
 					MaxInFlight: 100, Deadline: time.Now().Add(time.Minute)})
 				if err != nil {
 					t.Error(err)

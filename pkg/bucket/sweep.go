@@ -62,8 +62,7 @@ func (b *Buckets) expiredRemoval(it item, h storedHold, giveBack bool) (*update,
 	if h.dead {
 		return u, nil // it no longer counts as open
 	}
-	o := u.name(attrOpen)
-	u.setTo(o, " = ", o, " - ", u.number(1))
+	u.leaves(h.client)
 	if !giveBack {
 		return u, nil
 	}
@@ -76,7 +75,7 @@ func (b *Buckets) expiredRemoval(it item, h storedHold, giveBack bool) (*update,
 		if cleared != 0 && h.start <= cleared+clearMargin {
 			continue
 		}
-		credits := creditsAttr(r.name, r.period)
+		credits := creditsAttr(h.client, r.name, r.period)
 		g, err := it.number(credits)
 		if err != nil {
 			return nil, err

@@ -1,0 +1,241 @@
+package bucket
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/local/faults"
+)
+
+// siege is a load on one pool by several processes, in virtual time on the real
+// engine.
+type siege struct {
+	processes int
+	period    time.Duration
+	life      time.Duration
+	lasts     time.Duration
+	offset    time.Duration // clocks differ by up to this, to either side
+	kills     float64       // a second and process
+	faults    bool
+	// call gives the next call of a process: what it sets aside, what it will have
+	// used, how long it takes; and the pause until the process asks again.
+	call func(r *rand.Rand, at time.Duration) (worst, used int64, takes, pause time.Duration)
+}
+
+const siegeCeiling = 1_000_000
+
+// result is what a siege came to.
+type result struct {
+	worstWindow int64 // the most that any rolling period committed
+	used        int64
+	admitted    int
+	denied      int
+	failed      int
+	writes      int64
+	rate        float64 // sustainable, a second
+	burst       int64
+}
+
+type siegeProcess struct {
+	pool   *Pool
+	clock  time.Duration // offset
+	born   time.Duration
+	asks   time.Duration // when it asks next
+	open   []siegeCall
+	killed bool
+}
+
+type siegeCall struct {
+	r     *PoolReservation
+	start time.Duration
+	used  int64
+	ends  time.Duration
+}
+
+func (s siege) run(t *testing.T) result {
+	t.Helper()
+	w := newWorld(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	if s.faults {
+		w.plan = func(int) faults.Fault {
+			switch n := random.IntN(100); {
+			case n < 3:
+				return faults.LostReply
+			case n < 5:
+				return faults.LostRequest
+			case n < 6:
+				return faults.LateRequest
+			}
+			return faults.None
+		}
+	}
+	epoch := w.clock.now()
+	at := func() time.Duration { return w.clock.now().Sub(epoch) }
+	var writes int64
+	start := func() *siegeProcess {
+		p := &siegeProcess{born: at(), asks: at() + time.Duration(random.Int64N(int64(time.Second)))}
+		if s.offset > 0 {
+			p.clock = time.Duration(random.Int64N(int64(2*s.offset))) - s.offset
+		}
+		b := w.process(func(o *Options) { o.Now = func() time.Time { return w.clock.now().Add(p.clock) } })
+		var err error
+		p.pool, err = b.NewPool("pool#all", siegeCeiling, s.period, PoolOptions{
+			Life: s.life, Margin: 5 * time.Second, Monotonic: func() time.Duration { return at() - p.born }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	ps := make([]*siegeProcess, s.processes)
+	for i := range ps {
+		ps[i] = start()
+	}
+
+	var res result
+	var committed []*use
+	res.burst = ps[0].pool.limit.Capacity
+	res.rate = float64(res.burst) / ps[0].pool.limit.Period.Seconds()
+	const step = 50 * time.Millisecond
+	for at() < s.lasts {
+		for i, p := range ps {
+			if s.kills > 0 && random.Float64() < s.kills*step.Seconds() {
+				for _, c := range p.open { // nobody knows what they used: the worst
+					committed = append(committed, &use{c.start.Microseconds(), c.r.amount})
+				}
+				writes += p.pool.Writes()
+				ps[i] = start()
+				continue
+			}
+			p.open = slices.DeleteFunc(p.open, func(c siegeCall) bool {
+				if c.ends > at() {
+					return false
+				}
+				committed = append(committed, &use{c.start.Microseconds(), c.used})
+				res.used += c.used
+				_ = c.r.Settle(ctx, c.used) // a fault may lose money: that is the point
+				return true
+			})
+			if p.asks > at() {
+				continue
+			}
+			worst, used, takes, pause := s.call(random, at())
+			r, denial, err := p.pool.Reserve(ctx, worst)
+			p.asks = at() + pause
+			switch {
+			case err != nil:
+				res.failed++
+			case r == nil:
+				res.denied++
+				p.asks = at() + max(pause, min(denial.RetryAfter, time.Second))
+			default:
+				res.admitted++
+				p.open = append(p.open, siegeCall{r, at(), used, at() + takes})
+			}
+		}
+		if random.IntN(10) == 0 {
+			if err := w.net.Deliver(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.clock.advance(step)
+	}
+	for _, p := range ps {
+		writes += p.pool.Writes()
+		for _, c := range p.open {
+			committed = append(committed, &use{c.start.Microseconds(), c.used})
+			res.used += c.used
+		}
+	}
+	res.writes = writes
+	slices.SortFunc(committed, func(a, b *use) int { return int(a.at - b.at) })
+	var sum int64
+	first := 0
+	for _, u := range committed {
+		sum += u.amount
+		for committed[first].at <= u.at-s.period.Microseconds() {
+			sum -= committed[first].amount
+			first++
+		}
+		res.worstWindow = max(res.worstWindow, sum)
+	}
+	return res
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("the worst period committed %.3f of the ceiling; %d admitted, %d denied, %d failed, %.3f writes a call",
+		float64(r.worstWindow)/siegeCeiling, r.admitted, r.denied, r.failed, float64(r.writes)/float64(max(1, r.admitted)))
+}
+
+// eager asks for as much as it gets, and uses a random part of it.
+func eager(r *rand.Rand, _ time.Duration) (int64, int64, time.Duration, time.Duration) {
+	worst := 500 + r.Int64N(4500)
+	return worst, 1 + r.Int64N(worst), time.Duration(r.Int64N(int64(5 * time.Second))), 50 * time.Millisecond
+}
+
+func TestCeilingHolds(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		siege
+	}{
+		{"full load", siege{call: eager}},
+		{"kills, faults and clocks 2 s off", siege{offset: 2 * time.Second, kills: 0.02, faults: true, call: eager}},
+		{"hoarding: long calls that return everything, then real use", siege{offset: 2 * time.Second,
+			call: func(r *rand.Rand, at time.Duration) (int64, int64, time.Duration, time.Duration) {
+				worst := 2000 + r.Int64N(3000)
+				if phase := at % (40 * time.Second); phase < 25*time.Second {
+					return worst, 0, 25*time.Second - phase, 50 * time.Millisecond
+				}
+				return worst, worst, time.Second, 50 * time.Millisecond
+			}}},
+		{"everything is used to the end", siege{offset: 2 * time.Second,
+			call: func(r *rand.Rand, _ time.Duration) (int64, int64, time.Duration, time.Duration) {
+				worst := 500 + r.Int64N(4500)
+				return worst, worst, 10 * time.Millisecond, 50 * time.Millisecond
+			}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := tc.siege
+			s.processes, s.period, s.life, s.lasts = 8, 60*time.Second, 10*time.Second, 4*time.Minute
+			res := s.run(t)
+			t.Log(res)
+			if res.worstWindow > siegeCeiling {
+				t.Errorf("a period committed %d of %d", res.worstWindow, siegeCeiling)
+			}
+			if res.worstWindow < siegeCeiling/4 {
+				t.Errorf("the worst period committed only %d of %d: the siege tested little", res.worstWindow, siegeCeiling)
+			}
+		})
+	}
+}
+
+// Under a steady load of little more than it can bear, nearly all of a pool is
+// used.
+func TestPoolIsUsable(t *testing.T) {
+	t.Parallel()
+	res := siege{processes: 8, period: 60 * time.Second, life: 10 * time.Second, lasts: 4 * time.Minute,
+		call: func(r *rand.Rand, _ time.Duration) (int64, int64, time.Duration, time.Duration) {
+			worst := 1000 + r.Int64N(1000)
+			return worst, worst * 6 / 10, time.Second, 500 * time.Millisecond
+		}}.run(t)
+	sustainable := res.rate * 240
+	t.Logf("%v; %.2f of the sustainable rate was used", res, float64(res.used)/sustainable)
+	if float64(res.used) < 0.85*sustainable {
+		t.Errorf("%d of the sustainable %.0f was used", res.used, sustainable)
+	}
+}
+
+func TestSeldomCallersAreNeverDenied(t *testing.T) {
+	t.Parallel()
+	res := siege{processes: 8, period: time.Hour, life: time.Minute, lasts: 20 * time.Minute,
+		call: func(r *rand.Rand, _ time.Duration) (int64, int64, time.Duration, time.Duration) {
+			return 5000, 2000, 3 * time.Second, time.Minute
+		}}.run(t)
+	t.Log(res)
+	if res.denied+res.failed > 0 || res.admitted < 8*19 {
+		t.Error("a process that calls once a minute was refused")
+	}
+}

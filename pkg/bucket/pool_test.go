@@ -1,0 +1,255 @@
+package bucket
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/local/faults"
+)
+
+// purse is a pool of a process whose monotonic clock is the world's.
+func (w *world) purse(b *Buckets, ceiling int64, period time.Duration) *Pool {
+	w.t.Helper()
+	start := w.clock.now()
+	p, err := b.NewPool("pool#all", ceiling, period, PoolOptions{Monotonic: func() time.Duration { return w.clock.now().Sub(start) }})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+func (w *world) setAside(p *Pool, amount int64) *PoolReservation {
+	w.t.Helper()
+	r, d, err := p.Reserve(ctx, amount)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if r == nil {
+		w.t.Fatalf("denied: %+v", d)
+	}
+	return r
+}
+
+func (w *world) spend(r *PoolReservation, used int64) {
+	w.t.Helper()
+	if err := r.Settle(ctx, used); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) poolLeft(p *Pool) int64 { return w.left(p.key, p.limit) }
+
+const million = 1_000_000
+
+func TestPoolSplitsItsCeiling(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.process()
+	for _, period := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} {
+		for _, ceiling := range []int64{4, 1000, 20_000_000_000_000} {
+			p := w.purse(b, ceiling, period)
+			// b + r x (P + L + M) <= X, with r = b / refill.
+			span := (period + 65*time.Second).Seconds()
+			most := float64(p.limit.Capacity) * (1 + span/p.limit.Period.Seconds())
+			if most > float64(ceiling) {
+				t.Errorf("%d in %s: %g may be committed", ceiling, period, most)
+			}
+			if most < 0.95*float64(ceiling)-1 && ceiling > 4 {
+				t.Errorf("%d in %s: only %g may be committed", ceiling, period, most)
+			}
+		}
+	}
+}
+
+func TestPoolLendsLocally(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.purse(w.process(), 4000*million, time.Hour)
+	var open []*PoolReservation
+	for range 100 { // a busy process
+		open = append(open, w.setAside(p, million))
+	}
+	if got := w.calls.Load(); got > 25 {
+		t.Errorf("%d writes for 100 calls", got)
+	}
+	before := w.calls.Load()
+	for _, r := range open {
+		w.spend(r, million/2)
+	}
+	for range 50 { // what was not used is there to be used
+		w.spend(w.setAside(p, million), million)
+	}
+	if got := w.calls.Load() - before; got > 2 {
+		t.Errorf("%d writes while the lease had enough", got)
+	}
+}
+
+func TestPoolDenies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.process()
+	p := w.purse(b, 4000, time.Hour)
+	if p.Burst() != 1000 {
+		t.Fatalf("burst %d", p.Burst())
+	}
+	r, d, err := p.Reserve(ctx, 1001)
+	if r != nil || err != nil || !d.Impossible || w.calls.Load() != 0 {
+		t.Errorf("more than the burst: %+v, %v", d, err)
+	}
+	w.setAside(p, 900)
+	r, d, err = p.Reserve(ctx, 200)
+	if r != nil || err != nil || d.Remaining != 100 || d.RetryAfter <= 0 {
+		t.Fatalf("denial %+v, %v", d, err)
+	}
+	// Remembered for a second, and cheaper calls are judged by themselves.
+	w.calls.Store(0)
+	if r, _, _ := p.Reserve(ctx, 200); r != nil || w.calls.Load() != 0 {
+		t.Errorf("asked %d times", w.calls.Load())
+	}
+	w.setAside(p, 100)
+	// Honest: after the wait it fits.
+	_, d, _ = p.Reserve(ctx, 200)
+	w.clock.advance(d.RetryAfter)
+	w.setAside(p, 200)
+	if _, _, err := p.Reserve(ctx, 0); err == nil {
+		t.Error("nothing was set aside")
+	}
+}
+
+func TestIdleProcessGivesBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.purse(w.process(), 4000, time.Hour)
+	w.spend(w.setAside(p, 500), 100)
+	// All but what was used and the margin of 5 s.
+	want := 900 - 5*1000/int64(p.limit.Period.Seconds()) - 1
+	if got := w.poolLeft(p); got < want || got > 900 {
+		t.Errorf("%d of 1000 are left after 100 were used", got)
+	}
+	w.spend(w.setAside(p, 500), 500)
+	w.setAside(w.purse(w.process(), 4000, time.Hour), 390)
+}
+
+func TestOverrunOfAPoolIsChargedAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.purse(w.process(), 4000, time.Hour)
+	w.spend(w.setAside(p, 100), 700)
+	if got := w.poolLeft(p); got != 300 {
+		t.Errorf("%d of 1000 are left after 700 were used, want 300", got)
+	}
+	w.spend(w.setAside(p, 100), 1700)
+	if got := w.poolLeft(p); got != 0 {
+		t.Errorf("%d are left in debt", got)
+	}
+}
+
+// A lease ends by whichever clock says so: a frozen container's monotonic clock
+// stands still, and a wall clock may be set back.
+func TestLeaseEndsByEitherClock(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name       string
+		wall, mono time.Duration
+		want       bool
+	}{
+		{"both young", 59 * time.Second, 59 * time.Second, true},
+		{"frozen", time.Minute, time.Second, false},
+		{"set back", -time.Hour, time.Minute, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			mono := time.Duration(0)
+			p, err := w.process().NewPool("pool#all", 4000, time.Hour, PoolOptions{Monotonic: func() time.Duration { return mono }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.setAside(p, 10)
+			p.mu.Lock()
+			p.leases[0].balance = 100
+			p.mu.Unlock()
+			w.clock.advance(tc.wall)
+			mono = tc.mono
+			if got := p.fromLease(10) != nil; got != tc.want {
+				t.Errorf("a call may start: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+// What comes back after its lease has ended goes to the pool, less what has been
+// refilled, and never into a newer lease.
+func TestMoneyOfAnEndedLease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.purse(w.process(), 4000, time.Hour)
+	old := w.setAside(p, 500)
+	w.clock.advance(2 * time.Minute)
+	newer := w.setAside(p, 10)
+	w.spend(old, 0)
+	p.mu.Lock()
+	for _, l := range p.leases {
+		if l != newer.lease && l.balance > 0 || l == newer.lease && l.balance > 0 {
+			t.Errorf("lease with balance %d", l.balance)
+		}
+	}
+	p.mu.Unlock()
+	refilled := int64(120 * 1000 / p.limit.Period.Seconds())
+	if got := w.poolLeft(p); got > 990 || got < 990-refilled/2 {
+		t.Errorf("%d of 1000 are left with 10 set aside", got)
+	}
+}
+
+// A reply that is lost on the way loses money until it is refilled, never makes any.
+func TestPoolSendFails(t *testing.T) {
+	t.Parallel()
+	for name, f := range maybeApplied {
+		t.Run("draw, "+name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			p := w.purse(w.process(quick), 4000, time.Hour)
+			w.faulty(f)
+			w.spend(w.setAside(p, 400), 400)
+			if err := w.net.Deliver(); err != nil {
+				t.Fatal(err)
+			}
+			if got := w.poolLeft(p); got > 600 || got < 200 {
+				t.Errorf("%d of 1000 are left after 400 were spent", got)
+			}
+		})
+		t.Run("give back, "+name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			p := w.purse(w.process(quick), 4000, time.Hour)
+			r := w.setAside(p, 400)
+			w.faulty(f)
+			w.calls.Store(0)
+			if err := r.Settle(ctx, 100); err == nil {
+				t.Error("a give-back without an answer is not told of")
+			}
+			if got := w.calls.Load(); got != 1 {
+				t.Errorf("sent %d times, want once", got)
+			}
+			if err := w.net.Deliver(); err != nil {
+				t.Fatal(err)
+			}
+			if got := w.poolLeft(p); got > 900 {
+				t.Errorf("%d of 1000 are left after 100 were spent", got)
+			}
+			w.spend(r, 0) // settled once
+			if got := w.poolLeft(p); got > 900 {
+				t.Errorf("%d of 1000 are left after a second settle", got)
+			}
+		})
+	}
+	t.Run("store down", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		b := w.process(quick, func(o *Options) { o.ReserveTimeout = 300 * time.Millisecond })
+		p := w.purse(b, 4000, time.Hour)
+		w.plan = func(int) faults.Fault { return faults.Hang }
+		if r, _, err := p.Reserve(ctx, 1); r != nil || err == nil {
+			t.Error("money without the pool")
+		}
+	})
+}
