@@ -1,0 +1,167 @@
+// Package fuse reads the state by which calls are cut off when too much is
+// being spent.
+//
+// Guarantees: a process asks the store at most once in freshFor, however many
+// requests it serves, and those that wait share the answer. A state is obeyed at
+// most freshFor, and one read, late. It ends by itself at its time. While the
+// store cannot be read the last known state holds; if it was never read there is
+// none, only an error.
+package fuse
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// State says what is cut off.
+type State string
+
+const (
+	Closed       State = "closed"        // nothing
+	Challenge    State = "challenge"     // anonymous callers without a solved challenge
+	AnonymousOff State = "anonymous_off" // anonymous callers
+	Open         State = "open"          // everybody
+)
+
+// Valid reports whether s is a state.
+func (s State) Valid() bool {
+	switch s {
+	case Closed, Challenge, AnonymousOff, Open:
+		return true
+	}
+	return false
+}
+
+// Setting is a state as somebody set it.
+type Setting struct {
+	State State
+	Until time.Time // when it ends by itself; zero: never
+	SetBy string
+}
+
+// at is the setting that holds at now.
+func (s Setting) at(now time.Time) Setting {
+	if !s.Until.IsZero() && !now.Before(s.Until) {
+		return Setting{State: Closed}
+	}
+	return s
+}
+
+// DynamoDB is the part of *dynamodb.Client that a Reader uses.
+type DynamoDB interface {
+	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
+}
+
+const (
+	// Key is the fuse's partition key.
+	Key = "fuse"
+
+	// freshFor is how long a state is obeyed without asking again.
+	freshFor = 3 * time.Second
+	// readTimeout bounds a read.
+	readTimeout = 2 * time.Second
+)
+
+// Reader reads the fuse. It is safe for concurrent use.
+type Reader struct {
+	db    DynamoDB
+	table string
+	now   func() time.Time
+
+	mu      sync.Mutex
+	last    Setting
+	read    time.Time     // when last was read; zero: never
+	reading chan struct{} // closed when the read under way has ended; nil: there is none
+	err     error         // of the last read
+}
+
+// NewReader makes a Reader of the fuse in a table.
+func NewReader(db DynamoDB, table string, now func() time.Time) *Reader {
+	return &Reader{db: db, table: table, now: now}
+}
+
+// Begin gives a function that waits for the state. If the known one is not fresh,
+// a read has begun when Begin returns, so that the caller can do something else
+// meanwhile. ctx bounds the wait, not the read.
+func (r *Reader) Begin(ctx context.Context) (wait func() (Setting, error)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	if age := now.Sub(r.read); !r.read.IsZero() && age >= 0 && age < freshFor {
+		last := r.last.at(now)
+		return func() (Setting, error) { return last, nil }
+	}
+	if r.reading == nil {
+		r.reading = make(chan struct{})
+		go r.refresh(context.WithoutCancel(ctx))
+	}
+	reading := r.reading
+	return func() (Setting, error) {
+		select {
+		case <-reading:
+		case <-ctx.Done():
+			return Setting{}, ctx.Err()
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.read.IsZero() {
+			return Setting{}, r.err
+		}
+		return r.last.at(r.now()), nil
+	}
+}
+
+func (r *Reader) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	setting, err := r.get(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err = err; err == nil {
+		r.last, r.read = setting, r.now()
+	}
+	close(r.reading)
+	r.reading = nil
+}
+
+func (r *Reader) get(ctx context.Context) (Setting, error) {
+	out, err := r.db.GetItem(ctx, &dynamodb.GetItemInput{
+		TableName:      &r.table,
+		Key:            map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: Key}},
+		ConsistentRead: aws.Bool(true),
+	})
+	if err != nil {
+		return Setting{}, fmt.Errorf("reading the fuse: %w", err)
+	}
+	return decode(out.Item)
+}
+
+// decode reads the fuse's item; there is none until somebody sets it.
+func decode(item map[string]types.AttributeValue) (Setting, error) {
+	if item == nil {
+		return Setting{State: Closed}, nil
+	}
+	state, _ := item["state"].(*types.AttributeValueMemberS)
+	if state == nil || !State(state.Value).Valid() {
+		return Setting{}, fmt.Errorf("the fuse's item has no valid state")
+	}
+	s := Setting{State: State(state.Value)}
+	if by, ok := item["set_by"].(*types.AttributeValueMemberS); ok {
+		s.SetBy = by.Value
+	}
+	if until, ok := item["until"].(*types.AttributeValueMemberN); ok {
+		seconds, err := strconv.ParseInt(until.Value, 10, 64)
+		if err != nil {
+			return Setting{}, fmt.Errorf("the fuse's item has no valid until")
+		}
+		s.Until = time.Unix(seconds, 0)
+	}
+	return s, nil
+}

@@ -1,0 +1,148 @@
+package fuse
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
+	"github.com/tokenfuse/tokenfuse/local/faults"
+)
+
+func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
+
+type rig struct {
+	t     *testing.T
+	db    *dynamodb.Client
+	table string
+	reads atomic.Int64
+	fault atomic.Int64
+	now   atomic.Int64
+	*Reader
+}
+
+func newRig(t *testing.T) *rig {
+	g := &rig{t: t}
+	net := &faults.Transport{Plan: func(string, []byte) faults.Fault {
+		g.reads.Add(1)
+		return faults.Fault(g.fault.Load())
+	}}
+	db, table := enginetest.Table(t, func(o *dynamodb.Options) {
+		o.HTTPClient = &http.Client{Transport: net}
+		o.Retryer = aws.NopRetryer{}
+	})
+	g.db, g.table = db, table
+	g.now.Store(1_800_000_000)
+	g.Reader = NewReader(db, table, func() time.Time { return time.Unix(g.now.Load(), 0) })
+	return g
+}
+
+func (g *rig) set(state string, until int64) {
+	g.t.Helper()
+	item := map[string]types.AttributeValue{
+		"pk": &types.AttributeValueMemberS{Value: Key}, "state": &types.AttributeValueMemberS{Value: state},
+		"set_by": &types.AttributeValueMemberS{Value: "somebody"},
+	}
+	if until != 0 {
+		item["until"] = &types.AttributeValueMemberN{Value: strconv.FormatInt(until, 10)}
+	}
+	if _, err := g.db.PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &g.table, Item: item}); err != nil {
+		g.t.Fatal(err)
+	}
+	g.reads.Store(0)
+}
+
+func (g *rig) want(state State) {
+	g.t.Helper()
+	s, err := g.Begin(context.Background())()
+	if err != nil || s.State != state {
+		g.t.Errorf("%+v, %v, want %s", s, err, state)
+	}
+}
+
+func TestTimeline(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.want(Closed) // nobody has set it
+	g.set("open", g.now.Load()+10)
+	g.want(Closed) // still fresh
+	if g.reads.Load() != 0 {
+		t.Errorf("%d reads of a fresh state", g.reads.Load())
+	}
+	g.now.Add(3)
+	g.want(Open)
+	g.now.Add(6)
+	g.want(Open)
+	g.now.Add(1) // its time: it ends by itself, read or not
+	g.want(Closed)
+	g.set("anonymous_off", 0)
+	g.now.Add(3)
+	g.want(AnonymousOff)
+	g.fault.Store(int64(faults.ServerError)) // the last known state holds
+	g.now.Add(1000)
+	g.want(AnonymousOff)
+	g.fault.Store(int64(faults.None))
+	g.set("challenge", 0)
+	g.want(Challenge)
+	g.now.Add(-100) // a clock that steps back asks again
+	g.set("closed", 0)
+	g.want(Closed)
+}
+
+func TestNeverRead(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.fault.Store(int64(faults.LostRequest))
+	if s, err := g.Begin(context.Background())(); err == nil {
+		t.Errorf("state %+v though it was never read", s)
+	}
+	g.fault.Store(int64(faults.None))
+	g.want(Closed)
+}
+
+func TestNonsenseIsNoState(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.set("nonsense", 0)
+	if s, err := g.Begin(context.Background())(); err == nil {
+		t.Errorf("state %+v of a nonsense item", s)
+	}
+}
+
+func TestOneReadForAll(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.set("open", 0)
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() { g.want(Open) })
+	}
+	wg.Wait()
+	if g.reads.Load() != 1 {
+		t.Errorf("%d reads for 50 requests at once", g.reads.Load())
+	}
+}
+
+func TestWaitIsBounded(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.fault.Store(int64(faults.Hang))
+	ctx, cancel := context.WithCancel(context.Background())
+	wait := g.Begin(ctx)
+	cancel()
+	if _, err := wait(); err != context.Canceled {
+		t.Errorf("error %v", err)
+	}
+	if _, err := g.Begin(context.Background())(); err == nil {
+		t.Error("a state from a store that hangs")
+	}
+}
