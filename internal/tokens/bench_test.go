@@ -1,0 +1,82 @@
+package tokens
+
+import (
+	"strings"
+	"testing"
+)
+
+const english = "When the provider fails, a call that gave the caller nothing takes nothing from their quota; " +
+	"tokens are settled to what was billed. The quick brown fox doesn't jump over 1,234 lazy dogs, but it's trying: " +
+	"https://example.com/path?query=value&x=1.\n\nUnambiguously, characterisation of transcendental heterogeneity remains hard.\n"
+
+const chinese = "人工智能服务的费用可能在几分钟之内迅速上升,因此每一次调用之前都必须先预留最坏情况下的费用。" +
+	"如果供应商没有返回任何结果,用户的配额就不应该被扣除。\n这是一个简单的规则,但是许多系统都没有遵守它。"
+
+func randomLetters(n int) string {
+	random := xorshift(1)
+	letters := make([]byte, n)
+	for i := range letters {
+		letters[i] = 'a' + byte(random.next(26))
+	}
+	return string(letters)
+}
+
+func BenchmarkCount(b *testing.B) {
+	for _, c := range []struct {
+		name, unit string
+		size       int // bytes
+	}{
+		{"english", english, 100_000},
+		{"chinese", chinese, 100_000},
+		// The slowest known: long pieces, which are merged from their bytes.
+		{"letter_10kB", "a", 10_000},
+		{"letter_100kB", "a", 100_000},
+		{"letter_1MB", "a", 1_000_000},
+		{"letters", randomLetters(100_000), 100_000},
+		{"han", "人工智能服务的费用可能在几分钟之内迅速上升", 100_000},
+		{"spaces", " ", 100_000},
+		{"lines", "\n ", 100_000},
+		{"delete", "\u007f", 100_000},
+		{"marks", "\u0301", 100_000},
+		{"emoji", "👩‍👩‍👧‍👦", 100_000},
+		{"ligature", "\ufdfa", 100_000},
+	} {
+		text := strings.Repeat(c.unit, c.size/len(c.unit))
+		for _, name := range Names() {
+			tokenizer := must(b, name)
+			b.Run(c.name+"/"+name, func(b *testing.B) {
+				b.SetBytes(int64(len(text)))
+				b.ReportAllocs()
+				for b.Loop() {
+					tokenizer.Count(text)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkFirstUse is what the first New of a name costs.
+func BenchmarkFirstUse(b *testing.B) {
+	for _, e := range []struct{ name, file string }{{o200kBase, o200kFile}, {cl100kBase, cl100kFile}} {
+		b.Run(e.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				newVocabulary(e.file)
+			}
+		})
+	}
+}
+
+func BenchmarkCut(b *testing.B) {
+	content := strings.Repeat(english, 300)
+	for _, name := range Names() {
+		tokenizer := must(b, name)
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(tokenizer.Cut(content, 2000))))
+			b.ReportAllocs()
+			for b.Loop() {
+				tokenizer.Cut(content, 2000)
+			}
+		})
+	}
+}

@@ -1,0 +1,104 @@
+// Package tokens counts the tokens of texts as model providers bill them.
+//
+// Guarantees: for o200k_base and cl100k_base the count is exactly that of
+// OpenAI's tiktoken, special tokens such as <|endoftext|> being plain text, as
+// they are in the messages of an API call. For any other tokenizer that makes at
+// most one token of each byte, be it after NFKC, upper_bound is never too low.
+// Whatever the text, time and memory are in proportion to its length, or to
+// n log n for the time of one word of n bytes. Counting exactly allocates
+// nothing in the steady state. Everything is safe for concurrent use.
+//
+// Texts must be valid UTF-8, because what is counted must be what is sent:
+// repair a text first, then count and send the same bytes. Nothing else about
+// them is trusted.
+package tokens
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// The names of the tokenizers.
+const (
+	o200kBase  = "o200k_base"
+	cl100kBase = "cl100k_base"
+	upperBound = "upper_bound"
+)
+
+// tokenizers build each tokenizer once, when it is first asked for.
+var tokenizers = map[string]func() *Tokenizer{
+	o200kBase: sync.OnceValue(func() *Tokenizer {
+		return &Tokenizer{o200kBase, newEncoding(splitO200k, o200kFile), openAIFraming}
+	}),
+	cl100kBase: sync.OnceValue(func() *Tokenizer {
+		return &Tokenizer{cl100kBase, newEncoding(splitCL100k, cl100kFile), openAIFraming}
+	}),
+	upperBound: sync.OnceValue(func() *Tokenizer {
+		return &Tokenizer{upperBound, bound{}, boundFraming}
+	}),
+}
+
+// Names gives the names that New knows: o200k_base and cl100k_base, which are
+// exact, and upper_bound, for any other tokenizer.
+func Names() []string { return []string{o200kBase, cl100kBase, upperBound} }
+
+// Tokenizer counts the tokens of texts.
+type Tokenizer struct {
+	name    string
+	counter counter
+	framing framing
+}
+
+// counter is a way to count: encoding or bound. Their cut is what Cut is, but
+// may yet hold a little more than the budget.
+type counter interface {
+	count(text string) int
+	cut(text string, budget int) string
+}
+
+// New gives the tokenizer of that name. The first call for a name builds its
+// tables, which takes some milliseconds and megabytes; later calls share them.
+// The error names the tokenizers that are known.
+func New(name string) (*Tokenizer, error) {
+	build, ok := tokenizers[name]
+	if !ok {
+		return nil, fmt.Errorf("unknown tokenizer %q: known are %s", name, strings.Join(Names(), ", "))
+	}
+	return build(), nil
+}
+
+// Name gives the name that the tokenizer was asked for by.
+func (t *Tokenizer) Name() string { return t.name }
+
+// Exact reports whether Count is the true number rather than an upper bound.
+func (t *Tokenizer) Exact() bool { return t.name != upperBound }
+
+// Count gives the number of tokens of a text alone, without framing.
+func (t *Tokenizer) Count(text string) int { return t.counter.count(text) }
+
+// Cut gives a prefix of text that ends between two characters and whose Count is
+// at most budget: all of text if that fits, else about as much as fits, but not
+// always the longest such prefix. It is empty for a budget of 0 or less.
+func (t *Tokenizer) Cut(text string, budget int) string {
+	if budget <= 0 {
+		return ""
+	}
+	prefix := t.counter.cut(text, budget)
+	// The end of a text counts differently from the same characters within it.
+	// Where that makes a token more, ever larger steps back bound the recounts.
+	for back := 1; t.Count(prefix) > budget; back *= 2 {
+		prefix = prefix[:characterStart(prefix, max(len(prefix)-back, 0))]
+	}
+	return prefix
+}
+
+// characterStart gives the last place at or before i, which is at most len(s),
+// where a character of s starts or s ends.
+func characterStart(s string, i int) int {
+	for 0 < i && i < len(s) && !utf8.RuneStart(s[i]) {
+		i--
+	}
+	return i
+}

@@ -1,0 +1,69 @@
+package tokens
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"testing"
+)
+
+// What gen.go writes is pinned, so that no count changes unnoticed.
+func TestTablesArePinned(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, content, sum string }{
+		{"o200k_base.bin", o200kFile, "ba55b38e477b631966c2496061ecd7d10108501c7c47358222d9dc27c22f9422"},
+		{"cl100k_base.bin", cl100kFile, "79045c4dbf49c4e3b90893afbcbfd80cf94cf2b99256bd84b19ffcace49d9bd2"},
+		{"unicode16.bin", classes, "4dde7dada5211398dd77b1d234de126544eee447a8814837a5e3e8e330327f26"},
+	} {
+		if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(c.content))); sum != c.sum {
+			t.Errorf("%s has sha256 %s, want %s", c.name, sum, c.sum)
+		}
+	}
+}
+
+func TestEveryTokenHasItsRank(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		size int
+	}{{o200kBase, 199_998}, {cl100kBase, 100_256}} {
+		v := must(t, c.name).counter.(*encoding).vocabulary
+		if got := len(v.starts) - 1; got != c.size || v.longest != 128 {
+			t.Errorf("%s: %d tokens of up to %d bytes, want %d of up to 128", c.name, got, v.longest, c.size)
+		}
+		for rank := range c.size {
+			token := v.text[v.starts[rank]:v.starts[rank+1]]
+			if got := v.rank(token); got != uint32(rank) {
+				t.Fatalf("%s: %q has rank %d, want %d", c.name, token, got, rank)
+			}
+		}
+		for i := range 256 {
+			if b := string([]byte{byte(i)}); v.rank(b) == noRank {
+				t.Errorf("%s: byte %#x is no token: not every text can be encoded", c.name, i)
+			}
+		}
+		for _, text := range []string{"", "<|endoftext|>", "<|im_start|>", "\xff\xfe\xfd"} {
+			if v.rank(text) != noRank {
+				t.Errorf("%s: %q is a token", c.name, text)
+			}
+		}
+	}
+}
+
+// A lookup walks at most one run of used slots, whatever text a caller chose.
+func TestLookupsAreShort(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{o200kBase, cl100kBase} {
+		v := must(t, name).counter.(*encoding).vocabulary
+		longest, run := 0, 0
+		for i := range 2 * len(v.slots) { // a run may reach across the end
+			if run++; v.slots[i%len(v.slots)] == 0 {
+				run = 0
+			}
+			longest = max(longest, run)
+		}
+		if longest > 64 {
+			t.Errorf("%s: a run of %d used slots", name, longest)
+		}
+		t.Logf("%s: longest run %d of %d slots", name, longest, len(v.slots))
+	}
+}
