@@ -86,6 +86,9 @@ type Decision struct {
 	Limits []Status
 }
 
+// Refused reports whether the request was denied or challenged.
+func (d Decision) Refused() bool { return len(d.Denials) > 0 || d.Challenged }
+
 // InFlight is the name of the limit on open calls in a Denial.
 const InFlight = "in_flight"
 

@@ -22,20 +22,14 @@ type seen struct {
 	denied int64            // when these TATs led to a denial, in µs; 0: they did not
 }
 
-const (
-	// denialMemory is how long, in µs, a denial is answered from memory. It bounds
-	// how late a process learns of a clear, or of what another process settled.
-	denialMemory = int64(time.Second / time.Microsecond)
+// denialMemory is how long, in µs, a denial is answered from memory. It bounds
+// how late a process learns of a clear, or of what another process settled.
+const denialMemory = int64(time.Second / time.Microsecond)
 
-	// forget is after how long without use an identity is dropped.
-	forget = time.Hour
-)
-
+// newMemory keeps that many identities, the last used. None is dropped for its
+// age: that a limit was running hours ago says that it is full by now.
 func newMemory(identities int) *memory {
-	return &memory{ttlcache.New(
-		ttlcache.WithCapacity[string, seen](uint64(identities)),
-		ttlcache.WithTTL[string, seen](forget),
-	)}
+	return &memory{ttlcache.New(ttlcache.WithCapacity[string, seen](uint64(identities)))}
 }
 
 func (m *memory) get(key string) seen {
@@ -65,7 +59,7 @@ func (m *memory) put(key string, it item, denied int64) {
 			s.opens[attr] = n
 		}
 	}
-	m.seen.Set(key, s, ttlcache.DefaultTTL)
+	m.seen.Set(key, s, ttlcache.NoTTL)
 }
 
 // recentlyDenied reports whether s led to a denial a moment ago.

@@ -79,23 +79,39 @@ func (r *Reservation) Start() time.Time { return time.UnixMicro(r.start) }
 // Options.ReserveTimeout, or says what is wrong with the request. With an error
 // nothing stays charged beyond the hold's expiry.
 func (b *Buckets) Reserve(ctx context.Context, req Request) (Decision, error) {
-	now := b.now()
-	r, err := b.newReservation(req, now)
-	if err != nil {
-		return Decision{}, err
-	}
-	last := b.memory.get(req.Key)
-	if d := r.deniedUnasked(last, now); len(d.Denials) > 0 || d.Challenged {
-		return d, nil
+	r, last, d, err := b.prepare(req)
+	if err != nil || d.Refused() {
+		return d, err
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, b.opts.ReserveTimeout)
 	defer cancel()
-	d, err := r.admit(ctx, last)
+	d, err = r.admit(ctx, last)
 	if d.Reservation == nil && r.unanswered {
 		r.bar(ctx)
 	}
 	return d, err
+}
+
+// Forecast answers a request without asking the store, if that is possible: by a
+// denial of a moment ago, or because it can never fit. Anything else comes out as
+// neither admitted nor refused. For those who must do something dear before they
+// Reserve.
+func (b *Buckets) Forecast(req Request) (Decision, error) {
+	_, _, d, err := b.prepare(req)
+	return d, err
+}
+
+// prepare makes the reservation, recalls the identity, and refuses what needs no
+// store for that.
+func (b *Buckets) prepare(req Request) (*Reservation, seen, Decision, error) {
+	now := b.now()
+	r, err := b.newReservation(req, now)
+	if err != nil {
+		return nil, seen{}, Decision{}, err
+	}
+	last := b.memory.get(req.Key)
+	return r, last, r.deniedUnasked(last, now), nil
 }
 
 func (b *Buckets) newReservation(req Request, now int64) (*Reservation, error) {
@@ -267,7 +283,7 @@ func (r *Reservation) admit(ctx context.Context, last seen) (Decision, error) {
 			return Decision{}, err
 		}
 		d := r.judge(tats, now)
-		if len(d.Denials) > 0 || d.Challenged {
+		if d.Refused() {
 			b.memory.put(r.key, before, now)
 		}
 		full, err := r.inFlight(before)
@@ -275,7 +291,7 @@ func (r *Reservation) admit(ctx context.Context, last seen) (Decision, error) {
 			return Decision{}, err
 		}
 		d.Denials = append(d.Denials, full...)
-		if len(d.Denials) > 0 || d.Challenged {
+		if d.Refused() {
 			d.Challenged = len(d.Denials) == 0
 			return d, nil
 		}

@@ -1,17 +1,22 @@
 // Package fingerprint names anonymous callers by keys that say nothing about
-// them.
+// them: one for the network that a request comes from, and a finer one for the
+// client within it.
 //
-// It guarantees: a key cannot be computed, nor an address tested against one,
-// without the secret; it holds no address; a network's keys of different days
+// It guarantees: a key cannot be computed, nor an address or a user agent tested
+// against one, without the secret; it holds neither; keys of different days
 // cannot be linked without the secret. All addresses of one network have the
-// same key, so that what one caller can rotate for free (the host part of an
-// address) does not open a fresh bucket.
+// same network key, so that what one caller can rotate for free (the host part
+// of an address) does not open a fresh bucket.
 //
-// It is not an identity. A network is an IPv4 /24 or an IPv6 /48: it may hold
-// one caller or thousands, and one caller may have many networks.
+// Neither key is an identity. A network is an IPv4 /24 or an IPv6 /48: it may
+// hold one caller or thousands, and one caller may have many networks. A client
+// is whatever looks like one piece of software in one network: callers with the
+// same browser are one client, and whoever changes the user agent is another. So
+// a client's limit is for fairness; the network's is the one that holds.
 //
-// Trusted: the secret, the clock, and that the address is the real source of
-// the connection, not one that the caller wrote into a header.
+// Trusted: the secret, the clock, http.Request.RemoteAddr, and the headers of our
+// own CloudFront distribution where it proves itself by the origin secret (see
+// Source). No other header says where a request comes from.
 package fingerprint
 
 import (
@@ -37,6 +42,8 @@ const day = 24 * 60 * 60
 const (
 	forOffset = "tokenfuse network offset"
 	forKey    = "tokenfuse network key"
+	forClient = "tokenfuse client key"
+	forJitter = "tokenfuse client jitter"
 )
 
 // keyBytes of the HMAC are kept: 80 bits, 16 characters. Among all 2^24 IPv4
@@ -75,13 +82,42 @@ func New(secret []byte) (*Keyer, error) {
 // key for each. A zone counts for nothing.
 func (k *Keyer) Network(addr netip.Addr, now time.Time) (string, error) {
 	if !addr.IsValid() {
-		return "", errors.New("fingerprint: the address is not valid")
+		return "", errNoAddress
 	}
 	network := networkOf(addr)
-	offset := binary.BigEndian.Uint64(k.mac(forOffset, network)) % day
-	today := binary.BigEndian.AppendUint64(nil, (uint64(now.Unix())+offset)/day)
-	return encoding.EncodeToString(k.mac(forKey, network, today)[:keyBytes]), nil
+	return k.networkKey(network, k.dayOf(network, now)), nil
 }
+
+// Networks returns the keys that addr's network may have had in the time d
+// before now, d from 0 to 24 hours: the present one first, then, if that is
+// younger than d, the one before. Whatever was bound to a network at most d ago
+// is bound to one of them. It fails only if addr is not valid.
+func (k *Keyer) Networks(addr netip.Addr, now time.Time, d time.Duration) ([]string, error) {
+	if !addr.IsValid() {
+		return nil, errNoAddress
+	}
+	network := networkOf(addr)
+	today := k.dayOf(network, now)
+	keys := []string{k.networkKey(network, today)}
+	if k.dayOf(network, now.Add(-d)) < today {
+		keys = append(keys, k.networkKey(network, today-1))
+	}
+	return keys, nil
+}
+
+var errNoAddress = errors.New("fingerprint: the address is not valid")
+
+// dayOf numbers the days of a network.
+func (k *Keyer) dayOf(network []byte, now time.Time) uint64 {
+	offset := binary.BigEndian.Uint64(k.mac(forOffset, network)) % day
+	return (uint64(now.Unix()) + offset) / day
+}
+
+func (k *Keyer) networkKey(network []byte, n uint64) string {
+	return encoding.EncodeToString(k.mac(forKey, network, dayBytes(n))[:keyBytes])
+}
+
+func dayBytes(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 // mac is the HMAC-SHA256 of parts for one purpose. That the parts are taken
 // apart in one way only is up to the caller; network and day are, since a
