@@ -208,7 +208,7 @@ func (o *object) need(key string) value {
 func (o *object) end() {
 	for _, name := range o.names {
 		if !slices.Contains(o.asked, name) {
-			o.entries[name].report("unknown key; known here: %s", strings.Join(slices.Sorted(slices.Values(o.asked)), ", "))
+			o.entries[name].report("unknown key; known here: %s", strings.Join(slices.Compact(slices.Sorted(slices.Values(o.asked))), ", "))
 		}
 	}
 }

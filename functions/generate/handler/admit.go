@@ -116,6 +116,8 @@ func affordable(o *offer, c *capped, d bucket.Decision) *int64 {
 		case l.quota:
 		case l.unit == policy.Tokens:
 			most = min(most, s.Remaining-c.input)
+		case l.unit == policy.USDMicros && s.Remaining == 0:
+			return nil // a free call costs the least amount, too
 		case l.unit == policy.USDMicros:
 			most = min(most, o.model.Prices.AffordableOutput(c.input, price.Pico(s.Remaining)*price.Dollar/1_000_000))
 		}

@@ -1,6 +1,8 @@
 package handler
 
 import (
+	"net/http"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
@@ -105,6 +107,14 @@ func (c *capped) cut(o *offer, base int64) {
 		c.dropped += utf8.RuneCountInString(m.Content)
 	}
 	c.messages = c.messages[kept:]
+}
+
+// headers tell what the caps have done to the request.
+func (c *capped) headers(h http.Header) {
+	h.Set("X-Max-Output-Tokens", strconv.FormatInt(c.maxOutput, 10))
+	if c.dropped > 0 {
+		h.Set("X-Input-Truncated", strconv.Itoa(c.dropped))
+	}
 }
 
 // firstRunes is the beginning of s, at most n code points long.

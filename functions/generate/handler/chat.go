@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -76,10 +75,14 @@ func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry,
 	if apiErr != nil {
 		return apiErr
 	}
-	d, apiErr := h.reserve(ctx, c.identity, c.offer, c.capped, c.worst, end.Add(settleMargin))
+	deadline := h.Now().Add(time.Until(end) + settleMargin) // buckets go by the handler's clock
+	d, apiErr := h.reserve(ctx, c.identity, c.offer, c.capped, c.worst, deadline)
 	if apiErr != nil {
-		if apiErr.limit != nil && apiErr.limit.Limit != bucket.InFlight {
-			limitHeaders(w.Header(), c.offer, d, apiErr.limit)
+		if apiErr.limit != nil {
+			c.headers(w.Header())
+			if apiErr.limit.Limit != bucket.InFlight {
+				limitHeaders(w.Header(), c.offer, d, apiErr.limit)
+			}
 		}
 		return apiErr
 	}
@@ -87,9 +90,8 @@ func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry,
 
 	rc := http.NewResponseController(w)
 	_ = rc.SetWriteDeadline(end.Add(stallMargin)) // not every writer has one
-	defer func() { _ = rc.SetWriteDeadline(time.Time{}) }()
 
-	x := &exchange{h: h, w: w, rc: rc, ctx: ctx, entry: e, call: c, decision: d, tally: tally{input: c.input}}
+	x := &exchange{h: h, w: w, rc: rc, ctx: ctx, end: end, entry: e, call: c, decision: d, tally: tally{input: c.input}}
 	defer x.settle() // on every way out, a panic included
 	callCtx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
@@ -142,6 +144,8 @@ type exchange struct {
 	w        http.ResponseWriter
 	rc       *http.ResponseController
 	ctx      context.Context // the request's
+	end      time.Time       // of the provider call
+	held     time.Duration   // how long the caller has kept us from writing
 	entry    *entry
 	call     *call
 	decision bucket.Decision
@@ -157,21 +161,37 @@ func (x *exchange) settle() {
 		return
 	}
 	x.settled = true
+	if x.tally.usage == nil && x.tally.ending != unbilled && x.gone() {
+		x.tally.ending = left
+	}
+	// The rest of the answer comes after the settle, which may take its time.
+	_ = x.rc.SetWriteDeadline(x.end.Add(settleMargin - stallMargin))
 	if x.text.Len() > 0 && x.tally.usage == nil {
 		x.tally.output = int64(x.call.offer.tokenizer.Count(x.text.String()))
 	}
 	x.entry.settled = x.h.settle(x.ctx, x.decision.Reservation, x.call, x.tally)
 }
 
+// gone reports whether the caller has left, or has stalled for so long that the
+// answer may have failed for that. Only the caller cancels a request.
+func (x *exchange) gone() bool {
+	return errors.Is(x.ctx.Err(), context.Canceled) || x.held > stallMargin
+}
+
 // failed settles a call whose answer failed, and says how.
 func (x *exchange) failed(err error) *apiError {
-	x.tally.ending = endingOf(x.ctx, err)
-	x.settle()
-	logger(x.ctx).Warn("provider call failed", "feature", x.call.offer.feature.Name, "error", err)
 	var p *provider.Error
 	if !errors.As(err, &p) {
 		p = &provider.Error{Failure: provider.Broken}
 	}
+	if !p.Billed() {
+		x.tally.ending = unbilled
+	}
+	x.settle()
+	if x.tally.ending == left {
+		return notTaken()
+	}
+	logger(x.ctx).Warn("provider call failed", "feature", x.call.offer.feature.Name, "error", err)
 	e := refuse(providerError, "", "The model failed to answer. Nothing was taken from your quota. Try again later.")
 	if p.Failure == provider.Timeout {
 		e = refuse(providerTimeout, "", "The model did not answer in time. Nothing was taken from your quota. Try again later.")
@@ -179,6 +199,8 @@ func (x *exchange) failed(err error) *apiError {
 	e.upstream = p.Status
 	return e
 }
+
+func notTaken() *apiError { return refuse(callerLeft, "", "The answer was not taken in time.") }
 
 // take adds a part of the answer to what is known.
 func (x *exchange) take(p provider.Part) {
@@ -215,10 +237,7 @@ func (x *exchange) success(contentType string) {
 	h := x.w.Header()
 	h.Set("Content-Type", contentType)
 	limitHeaders(h, x.call.offer, x.decision, nil)
-	h.Set("X-Max-Output-Tokens", strconv.FormatInt(x.call.maxOutput, 10))
-	if x.call.dropped > 0 {
-		h.Set("X-Input-Truncated", strconv.Itoa(x.call.dropped))
-	}
+	x.call.headers(h)
 }
 
 // buffer answers in one piece.
@@ -235,6 +254,7 @@ func (x *exchange) buffer(answer provider.Answer) *apiError {
 		content.WriteString(p.Content)
 		refusal.WriteString(p.Refusal)
 	}
+	_ = answer.Close() // before the settle: the last of the call that can go wrong
 	x.tally.ending = completed
 	x.settle()
 	x.success("application/json")

@@ -53,6 +53,7 @@ const (
 	keysUnavailable      code = "keys_unavailable"
 	providerError        code = "provider_error"
 	providerTimeout      code = "provider_timeout"
+	callerLeft           code = "caller_left"
 	internalFailure      code = "internal_error"
 )
 
@@ -81,6 +82,7 @@ var kinds = map[code]struct {
 	keysUnavailable:      {http.StatusServiceUnavailable, true},
 	providerError:        {http.StatusBadGateway, false},
 	providerTimeout:      {http.StatusGatewayTimeout, false},
+	callerLeft:           {499, false}, // nginx's "client closed request"; hardly ever seen by a client
 	internalFailure:      {http.StatusInternalServerError, false},
 }
 

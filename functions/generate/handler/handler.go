@@ -118,6 +118,7 @@ func answerFailure(w http.ResponseWriter, e *entry, err *apiError) {
 
 // route checks route, method and origin, and passes on.
 func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *entry) *apiError {
+	originErr := h.cors(w, r) // its headers make the next errors readable, too
 	methods, known := h.routes[r.URL.Path]
 	serve := methods[r.Method]
 	switch {
@@ -130,8 +131,8 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *entry) *apiEr
 		w.Header().Set("Allow", allowed(methods))
 		return refuse(methodNotAllowed, "", "The method must be %s.", allowed(methods))
 	}
-	if err := h.cors(w, r); err != nil {
-		return err
+	if originErr != nil {
+		return originErr
 	}
 	if r.Method == http.MethodOptions {
 		w.WriteHeader(http.StatusNoContent)

@@ -35,7 +35,7 @@ func (e *entry) log(ctx context.Context, method, path string, now time.Time) {
 	if e.reserved.tokens > 0 {
 		attrs = append(attrs,
 			slog.Group("reserved", slog.Int64("tokens", e.reserved.tokens), slog.String("usd", e.reserved.money.String())),
-			slog.Group("settled", slog.Int64("tokens", e.settled.caller.tokens), slog.String("usd", e.settled.cost.String())))
+			slog.Group("settled", slog.Int64("tokens", e.settled.caller.tokens), slog.String("usd", e.settled.caller.money.String())))
 	}
 	logger(ctx).LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
 }

@@ -42,7 +42,7 @@ func decodeNote(b []byte, features map[string]*policy.Feature) (note, error) {
 		return note{}, bad
 	}
 	cost, m := binary.Uvarint(b[n:])
-	if m <= 0 || input > 1<<40 || cost > 1<<62 {
+	if m <= 0 || n+m != len(b) || input > 1<<40 || cost > 1<<62 {
 		return note{}, bad
 	}
 	result := note{input: int64(input), cost: price.Pico(cost)}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -117,7 +118,7 @@ var chatFields = map[string]func(*chatRequest, field) *apiError{
 	"user":              func(_ *chatRequest, f field) *apiError { _, err := f.text(maxUserBytes); return err },
 	"safety_identifier": func(_ *chatRequest, f field) *apiError { _, err := f.text(maxUserBytes); return err },
 	"prompt_cache_key":  func(_ *chatRequest, f field) *apiError { _, err := f.text(maxUserBytes); return err },
-	"metadata":          func(_ *chatRequest, f field) *apiError { _, err := object(f.raw, f.path); return err },
+	"metadata":          readMetadata,
 
 	// Accepted in the value that clients send by themselves, which asks for nothing.
 	"n":                   neutral(`1`),
@@ -312,12 +313,16 @@ func readStreamOptions(r *chatRequest, f field) *apiError {
 	return nil
 }
 
-// readResponseFormat keeps a format beyond text, as it is written: the order of
-// a schema's properties is the order in which the model fills them.
-func readResponseFormat(r *chatRequest, f field) *apiError {
-	if f.isOneOf(`{"type":"text"}`) {
-		return nil
+func readMetadata(_ *chatRequest, f field) *apiError {
+	if _, err := object(f.raw, f.path); err != nil {
+		return err
 	}
+	return f.unique()
+}
+
+// readResponseFormat keeps a format beyond text. Its schema stays as it is
+// written: the order of the properties is that in which the model fills them.
+func readResponseFormat(r *chatRequest, f field) *apiError {
 	if len(f.raw) > maxFormatBytes {
 		return f.invalid("is longer than %d bytes", maxFormatBytes)
 	}
@@ -325,24 +330,67 @@ func readResponseFormat(r *chatRequest, f field) *apiError {
 	if err != nil {
 		return err
 	}
+	if err := f.unique(); err != nil {
+		return err
+	}
+	var format struct {
+		Type   string          `json:"type"`
+		Schema json.RawMessage `json:"json_schema,omitempty"`
+	}
+	for _, m := range members {
+		option := field{join(f.path, m.Name), m.Value}
+		switch m.Name {
+		case "type":
+			if format.Type, err = option.text(32); err != nil {
+				return err
+			}
+		case "json_schema":
+			if isNull(m.Value) {
+				continue
+			}
+			if err := checkNames(option, schemaNames); err != nil {
+				return err
+			}
+			format.Schema = m.Value
+		default:
+			return unknownField(option.path, m.Name, []string{"type", "json_schema"})
+		}
+	}
+	switch {
+	case format.Type == "json_schema" && format.Schema == nil, format.Type != "json_schema" && format.Schema != nil:
+		return f.invalid("must have a json_schema if its type is that, and only then")
+	case format.Type == "json_schema", format.Type == "json_object":
+		r.ResponseFormat = encode(format)
+	case format.Type != "text":
+		option := field{path: join(f.path, "type")}
+		return option.invalid(`must be "text", "json_object" or "json_schema"`)
+	}
+	return nil
+}
+
+var schemaNames = []string{"name", "description", "schema", "strict"}
+
+// checkNames refuses an object with a name that is not known.
+func checkNames(f field, known []string) *apiError {
+	members, err := object(f.raw, f.path)
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		if !slices.Contains(known, m.Name) {
+			return unknownField(join(f.path, m.Name), m.Name, known)
+		}
+	}
+	return nil
+}
+
+// unique refuses a name that stands twice, however deep.
+func (f field) unique() *apiError {
 	var twice *strictjson.DuplicateError
 	if errors.As(strictjson.Unique(f.raw), &twice) {
 		return refuse(invalidJSON, f.path, "%s has the name %q twice.", f.path, clip(twice.Name))
 	}
-	for _, m := range members {
-		if m.Name == "type" {
-			option := field{join(f.path, "type"), m.Value}
-			if !option.isOneOf(`"json_object"`, `"json_schema"`) {
-				return option.invalid(`must be "text", "json_object" or "json_schema"`)
-			}
-			var compact bytes.Buffer
-			if json.Compact(&compact, f.raw) == nil {
-				r.ResponseFormat = compact.Bytes()
-			}
-			return nil
-		}
-	}
-	return f.invalid("has no type")
+	return nil
 }
 
 func readMessages(r *chatRequest, f field) *apiError {

@@ -17,7 +17,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/faults"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
@@ -62,13 +64,55 @@ type rig struct {
 	sends    atomic.Int64      // to the store
 	log      *syncBuffer
 	table    string
+	policy   *policy.Policy
+	bucket   bucket.Options
+	sent     *syncBuffer  // bodies of the requests to the provider, one a line
+	frozen   atomic.Int64 // where the handler's clock stands still, in µs; 0: it runs
+}
+
+// now is the handler's clock.
+func (g *rig) now() time.Time {
+	if at := g.frozen.Load(); at != 0 {
+		return time.UnixMicro(at)
+	}
+	return time.Now()
+}
+
+// freeze stops the handler's clock, or moves a stopped one on by d.
+func (g *rig) freeze(d time.Duration) { g.frozen.Store(g.now().Add(d).UnixMicro()) }
+
+// testSecret stands for every secret that the policy names.
+const testSecret = "a-secret-of-some-length"
+
+// setup is what a rig may be given beside its policy.
+type setup struct {
+	upstream upstream.Options
+	bucket   bucket.Options
+	model    func(upstream http.Handler) http.Handler // what the provider is; nil: the upstream
 }
 
 // newRig makes a rig; edit may change the policy's text.
 func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 	t.Helper()
-	g := &rig{t: t, upstream: upstream.New(upstream.Options{}), log: &syncBuffer{}}
-	model := httptest.NewServer(g.upstream)
+	return setup{}.newRig(t, edit...)
+}
+
+func (s setup) newRig(t *testing.T, edit ...func(yaml string) string) *rig {
+	t.Helper()
+	g := &rig{t: t, upstream: upstream.New(s.upstream), log: &syncBuffer{}, sent: &syncBuffer{}, bucket: s.bucket}
+	var provider http.Handler = g.upstream
+	if s.model != nil {
+		provider = s.model(provider)
+	}
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = g.sent.Write(append(body, '\n'))
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		provider.ServeHTTP(w, r)
+	}))
 	t.Cleanup(model.Close)
 
 	var keys http.Handler
@@ -84,8 +128,7 @@ func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 	for _, f := range edit {
 		yaml = f(yaml)
 	}
-	p, err := policy.Parse([]byte(yaml))
-	if err != nil {
+	if g.policy, err = policy.Parse([]byte(yaml)); err != nil {
 		t.Fatal(err)
 	}
 	g.net = &faults.Transport{}
@@ -93,17 +136,26 @@ func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 		g.sends.Add(1)
 		return g.net.RoundTrip(r)
 	})
-	db, table := enginetest.Table(t, func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: counted} })
-	g.table = table
-	g.handler, err = Build(context.Background(), Parts{
-		Policy: p, DynamoDB: db, Bucket: bucket.Options{Table: table},
-		Secret: func(context.Context, policy.Secret) (string, error) { return "a secret of some length", nil },
+	var db *dynamodb.Client
+	db, g.bucket.Table = enginetest.Table(t, func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: counted} })
+	g.table = g.bucket.Table
+	g.handler = g.process(db)
+	return g
+}
+
+// process makes a handler of the rig's parts, as another process would.
+func (g *rig) process(db *dynamodb.Client) *Handler {
+	g.t.Helper()
+	h, err := Build(context.Background(), Parts{
+		Policy: g.policy, DynamoDB: db, Bucket: g.bucket,
+		Secret: func(context.Context, policy.Secret) (string, error) { return testSecret, nil },
 		Log:    slog.New(slog.NewJSONHandler(g.log, nil)),
+		Now:    g.now,
 	})
 	if err != nil {
-		t.Fatal(err)
+		g.t.Fatal(err)
 	}
-	return g
+	return h
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -217,4 +269,69 @@ func (g *rig) remaining(token string) map[string]int64 {
 		left[l.Name] = l.Remaining
 	}
 	return left
+}
+
+// open is how many calls an identity has open, by the store.
+func (g *rig) open(key string) int {
+	g.t.Helper()
+	state, err := g.handler.Buckets.Peek(context.Background(), key)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return state.InFlight
+}
+
+// spendEvent is a spend event as the log has it.
+type spendEvent struct {
+	Reservation string
+	Identity    string
+	Tier        string
+	Feature     string
+	Model       string
+	Input       int64
+	Cached      int64 `json:"cached_input"`
+	Output      int64
+	Reasoning   int64
+	Cost        price.Pico `json:"pico_dollars"`
+	Outcome     ledger.Outcome
+	Estimated   bool
+}
+
+// logged gives the lines of the log with a message.
+func (g *rig) logged(message string) [][]byte {
+	g.t.Helper()
+	var lines [][]byte
+	for _, line := range strings.Split(strings.TrimSpace(g.log.String()), "\n") {
+		var head struct{ Msg string }
+		if err := json.Unmarshal([]byte(line), &head); err != nil {
+			g.t.Fatalf("%v in the log line %q", err, line)
+		}
+		if head.Msg == message {
+			lines = append(lines, []byte(line))
+		}
+	}
+	return lines
+}
+
+func (g *rig) spendEvents() []spendEvent {
+	g.t.Helper()
+	var events []spendEvent
+	for _, line := range g.logged("spend") {
+		var l struct{ Event spendEvent }
+		if err := json.Unmarshal(line, &l); err != nil {
+			g.t.Fatal(err)
+		}
+		events = append(events, l.Event)
+	}
+	return events
+}
+
+// await waits for what must come soon.
+func await(t *testing.T, c <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("waited in vain: %s", what)
+	}
 }

@@ -2,12 +2,10 @@ package handler
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/price"
-	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
@@ -49,7 +47,7 @@ type bill struct {
 //   - A quota is used by an answer that was finished, or that the caller left
 //     after some of it.
 //   - Requests count whatever happens; that is up to the limit itself.
-func reckon(t tally, prices price.Table, worst amount, maxOutput int64) bill {
+func reckon(t tally, prices price.Table, maxOutput int64) bill {
 	var b bill
 	if t.finished || t.ending == left && t.delivered {
 		b.caller.results = 1
@@ -64,10 +62,10 @@ func reckon(t tally, prices price.Table, worst amount, maxOutput int64) bill {
 		return b
 	}
 	b.estimated = true
-	b.usage = price.Usage{Input: t.input, Output: maxOutput}
-	b.cost = worst.money
+	b.usage = price.Usage{Input: t.input, Output: max(maxOutput, t.output)} // the cap may have been ignored
+	b.cost = prices.WorstCase(b.usage.Input, b.usage.Output)
 	if t.ending == left {
-		b.caller.tokens, b.caller.money = worst.tokens, worst.money
+		b.caller.tokens, b.caller.money = b.usage.Total(), b.cost
 		return b
 	}
 	if t.output > 0 || t.finished {
@@ -75,18 +73,6 @@ func reckon(t tally, prices price.Table, worst amount, maxOutput int64) bill {
 		b.caller.money = prices.Cost(price.Usage{Input: t.input, Output: t.output})
 	}
 	return b
-}
-
-// endingOf is the ending of a call whose answer failed.
-func endingOf(ctx context.Context, err error) ending {
-	var failed *provider.Error
-	switch {
-	case errors.As(err, &failed) && !failed.Billed():
-		return unbilled
-	case errors.Is(ctx.Err(), context.Canceled):
-		return left // only the caller cancels a request
-	}
-	return broken
 }
 
 // settleTime bounds a settle: the spend event, then the bucket.
@@ -98,7 +84,7 @@ const settleTime = 4 * time.Second
 func (h *Handler) settle(ctx context.Context, r *bucket.Reservation, c *call, t tally) bill {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
-	b := reckon(t, c.offer.model.Prices, c.worst, c.maxOutput)
+	b := reckon(t, c.offer.model.Prices, c.maxOutput)
 	if t.ending != unbilled {
 		h.record(ctx, ledger.Event{
 			Reservation: r.ID(), Time: r.Start(), Identity: c.identity.key(), Tier: c.identity.tier.Name,

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"io"
+	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
@@ -81,30 +82,23 @@ func (x *exchange) stream(answer provider.Answer) *apiError {
 	x.success("text/event-stream; charset=utf-8")
 	x.entry.streaming = true
 	ok := x.chunk(&delta{Role: "assistant", Content: new("")}, nil)
-	for ; err == nil; p, err = x.next(answer) {
-		if p.Content == "" && p.Refusal == "" {
-			continue
+	for ok && err == nil {
+		if p.Content != "" || p.Refusal != "" {
+			if ok = x.chunk(deltaOf(p), nil); !ok {
+				break
+			}
+			x.tally.delivered = true
 		}
-		d := &delta{}
-		if p.Content != "" {
-			d.Content = &p.Content
-		}
-		if p.Refusal != "" {
-			d.Refusal = &p.Refusal
-		}
-		if ok = ok && x.chunk(d, nil); !ok {
-			break
-		}
-		x.tally.delivered = true
+		p, err = x.next(answer)
 	}
+	_ = answer.Close() // before the settle: the last of the call that can go wrong
 	switch {
 	case !ok:
 		x.tally.ending = left
 		x.settle()
-		return nil
+		return notTaken()
 	case err != io.EOF:
-		x.event(x.failed(err).envelope())
-		return nil
+		return x.failed(err)
 	}
 	// All content is out. The settle comes before the end of the answer, after
 	// which Lambda may freeze the process.
@@ -120,6 +114,18 @@ func (x *exchange) stream(answer provider.Answer) *apiError {
 	return nil
 }
 
+// deltaOf is a part's text as a chunk carries it.
+func deltaOf(p provider.Part) *delta {
+	d := &delta{}
+	if p.Content != "" {
+		d.Content = &p.Content
+	}
+	if p.Refusal != "" {
+		d.Refusal = &p.Refusal
+	}
+	return d
+}
+
 func (x *exchange) chunk(d *delta, finish *string) bool {
 	c := x.completion("chat.completion.chunk")
 	c.Choices = append(c.Choices, choice{Delta: d, FinishReason: finish})
@@ -129,6 +135,9 @@ func (x *exchange) chunk(d *delta, finish *string) bool {
 // event sends one server-sent event; false means that the caller has left or
 // does not read.
 func (x *exchange) event(data []byte) bool {
+	start := time.Now()
 	_, err := x.w.Write(append(append([]byte("data: "), data...), "\n\n"...))
-	return err == nil && x.rc.Flush() == nil
+	ok := err == nil && x.rc.Flush() == nil
+	x.held += time.Since(start)
+	return ok
 }
