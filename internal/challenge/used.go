@@ -1,0 +1,96 @@
+package challenge
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+const (
+	claimTimeout   = 2 * time.Second // all attempts of a claim together
+	claimAttempts  = 4
+	attemptTimeout = claimTimeout / claimAttempts
+)
+
+// DynamoDB is what Used needs of a client of DynamoDB.
+type DynamoDB interface {
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+}
+
+// Used remembers which solutions were used, each in an item "used#<id>" whose TTL
+// attribute is expires. It is safe for concurrent use.
+type Used struct {
+	db    DynamoDB
+	table string
+	now   func() time.Time
+}
+
+// NewUsed takes the name of the table.
+func NewUsed(db DynamoDB, table string, now func() time.Time) *Used {
+	return &Used{db, table, now}
+}
+
+// Claim takes a solution, which succeeds once. ErrUsed: somebody else has it.
+// ErrExpired: it is too late, its use would not be remembered. Or the error wraps
+// ErrUnavailable: the store did not answer within 2 s; the solution is then
+// either free or lost to all.
+func (u *Used) Claim(ctx context.Context, s Solution) error {
+	if !u.now().Before(s.Expires) {
+		return ErrExpired
+	}
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	// The mark tells our own write, whose reply was lost, from another's, so that
+	// sending it again is harmless. An expired item is not taken over: no id comes
+	// twice.
+	mark := &types.AttributeValueMemberS{Value: rand.Text()}
+	put := &dynamodb.PutItemInput{
+		TableName: &u.table,
+		Item: map[string]types.AttributeValue{
+			"pk":      &types.AttributeValueMemberS{Value: "used#" + s.ID},
+			"mark":    mark,
+			"expires": &types.AttributeValueMemberN{Value: strconv.FormatInt(s.Expires.Unix()+1, 10)}, // rounded up
+		},
+		ConditionExpression:       aws.String("attribute_not_exists(pk) OR #mark = :mine"),
+		ExpressionAttributeNames:  map[string]string{"#mark": "mark"},
+		ExpressionAttributeValues: map[string]types.AttributeValue{":mine": mark},
+	}
+	var err error
+	for attempt := range claimAttempts {
+		if attempt > 0 && !sleep(ctx, 25*time.Millisecond<<attempt) {
+			break
+		}
+		if err = u.put(ctx, put); err == nil {
+			return nil
+		}
+		if failed := (*types.ConditionalCheckFailedException)(nil); errors.As(err, &failed) {
+			return ErrUsed
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// put sends once. The SDK would send again by itself, beyond our time.
+func (u *Used) put(ctx context.Context, put *dynamodb.PutItemInput) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	_, err := u.db.PutItem(ctx, put, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
+	return err
+}
+
+// sleep reports whether d passed before ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
