@@ -39,6 +39,8 @@ const (
 	LimitNetworkRequests = "network_requests"
 	LimitPasses          = "passes"
 	LimitInFlight        = "in_flight"
+	LimitPassCalls       = "pass_calls"
+	LimitSiteverify      = "siteverify"
 )
 
 // Policy is a checked configuration. It is not changed after Parse.
@@ -151,6 +153,12 @@ type Passes struct {
 	Limit
 	TTL   time.Duration // how long a pass is good
 	Calls int           // and for how many calls
+}
+
+// CallsLimit is the number of calls that a pass is good for, as a limit: it
+// refills so slowly that in the pass's life not one call comes back.
+func (p *Passes) CallsLimit() *Limit {
+	return &Limit{Name: LimitPassCalls, Unit: Requests, Capacity: int64(p.Calls), Period: 2 * p.TTL * time.Duration(p.Calls)}
 }
 
 // Pool is a ceiling in money that many identities share.
@@ -288,7 +296,7 @@ func (p *Policy) LongestPeriod() time.Duration {
 			take(t.Network.Tokens, t.Network.Requests)
 		}
 		if t.Passes != nil {
-			take(&t.Passes.Limit)
+			take(&t.Passes.Limit, t.Passes.CallsLimit())
 		}
 	}
 	for _, pool := range p.Pools {

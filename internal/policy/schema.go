@@ -274,7 +274,7 @@ var clientsChoke = regexp.MustCompile(`^o[0-9]|^gpt-5|codex`)
 // reserved are names that stand for something else where a feature is named.
 var reserved = []string{
 	LimitTokens, LimitRequests, LimitSpend, LimitNetworkTokens, LimitNetworkRequests,
-	LimitPasses, LimitInFlight, "all",
+	LimitPasses, LimitInFlight, LimitPassCalls, LimitSiteverify, "all",
 }
 
 func (p *Policy) readFeature(name string, v value) *Feature {

@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"fmt"
+	"iter"
 	"regexp"
 	"strings"
 )
@@ -72,7 +73,7 @@ type presence struct {
 
 // joins adds the client to the write: one more open call, and one more client if
 // it is new.
-func (u *update) joins(c Client, p presence, it item, now int64) {
+func (u *update) joins(c Client, p presence, last seen, now int64) {
 	if c.Key == "" {
 		return
 	}
@@ -87,7 +88,7 @@ func (u *update) joins(c Client, p presence, it item, now int64) {
 	switch {
 	case c.Key == Overflow:
 	case p.evict != "":
-		u.evict(p.evict, it, now)
+		u.evict(p.evict, last, now)
 	default:
 		n := u.name(attrClients)
 		u.setTo(n, " = if_not_exists(", n, ", ", u.number(0), ") + ", one)
@@ -96,52 +97,58 @@ func (u *update) joins(c Client, p presence, it item, now int64) {
 }
 
 // evict removes a client that is full and has no call open, if it still is.
-func (u *update) evict(client string, it item, now int64) {
+func (u *update) evict(client string, last seen, now int64) {
 	o := u.name(openAttr(client))
 	u.removeAttr(o)
 	u.require(o, " = ", u.number(0))
-	for attr := range it {
-		switch {
-		case strings.HasPrefix(attr, tatPrefix+scope(client)):
-			t := u.name(attr)
-			u.removeAttr(t)
-			u.require(t, " <= ", u.number(now))
-		case strings.HasPrefix(attr, creditsPrefix+scope(client)):
-			u.removeAttr(u.name(attr))
-		}
+	for attr := range last.ofClient(client) {
+		t := u.name(attr)
+		u.removeAttr(t)
+		u.require(t, " <= ", u.number(now))
+		u.removeAttr(u.name(creditsPrefix + strings.TrimPrefix(attr, tatPrefix)))
 	}
 }
 
 // place finds out how the client stands in an item: there, new, or without room.
-func (c Client) place(it item, now int64) (presence, bool) {
+func (c Client) place(last seen, now int64) (p presence, room bool) {
 	if c.Key == "" {
 		return presence{}, true
 	}
-	if _, known := it[openAttr(c.Key)]; known {
+	if _, known := last.opens[openAttr(c.Key)]; known {
 		return presence{known: true}, true
 	}
-	if n, err := it.number(attrClients); c.Key == Overflow || err == nil && n < maxClients {
+	others := len(last.opens)
+	if _, there := last.opens[openAttr(Overflow)]; there {
+		others--
+	}
+	if c.Key == Overflow || others < maxClients {
 		return presence{}, true
 	}
-	for attr := range it {
-		client, ok := strings.CutPrefix(attr, attrOpen+"_")
-		if ok && client != Overflow && it.idle(client, now) {
+	for attr, open := range last.opens {
+		client := strings.TrimPrefix(attr, openAttr("")+"_")
+		if client != Overflow && open == 0 && last.full(client, now) {
 			return presence{evict: client}, true
 		}
 	}
 	return presence{}, false
 }
 
-// idle reports whether a client is full and has no call open.
-func (i item) idle(client string, now int64) bool {
-	if open, err := i.number(openAttr(client)); err != nil || open != 0 {
-		return false
-	}
-	for attr := range i {
-		if strings.HasPrefix(attr, tatPrefix+scope(client)) {
-			if tat, err := i.number(attr); err != nil || tat > now {
-				return false
+// ofClient gives a client's TATs by attribute.
+func (s seen) ofClient(client string) iter.Seq2[string, int64] {
+	return func(yield func(string, int64) bool) {
+		for attr, tat := range s.tats {
+			if strings.HasPrefix(attr, tatPrefix+scope(client)) && !yield(attr, tat) {
+				return
 			}
+		}
+	}
+}
+
+// full reports whether all limits of a client are full.
+func (s seen) full(client string, now int64) bool {
+	for _, tat := range s.ofClient(client) {
+		if tat > now {
+			return false
 		}
 	}
 	return true

@@ -41,6 +41,11 @@ func (m *memory) get(key string) seen {
 
 // put remembers an item; denied is 0 if it did not lead to a denial.
 func (m *memory) put(key string, it item, denied int64) {
+	m.seen.Set(key, see(it, denied), ttlcache.NoTTL)
+}
+
+// see reads what is remembered of an item.
+func see(it item, denied int64) seen {
 	s := seen{tats: make(map[string]int64, len(it)), denied: denied}
 	for attr := range it {
 		isTAT, isOpen := strings.HasPrefix(attr, tatPrefix), strings.HasPrefix(attr, attrOpen+"_")
@@ -59,7 +64,7 @@ func (m *memory) put(key string, it item, denied int64) {
 			s.opens[attr] = n
 		}
 	}
-	m.seen.Set(key, s, ttlcache.NoTTL)
+	return s
 }
 
 // recentlyDenied reports whether s led to a denial a moment ago.

@@ -217,7 +217,10 @@ func (r *Reservation) deniedUnasked(last seen, now int64) Decision {
 	if !last.recentlyDenied(now) {
 		return Decision{}
 	}
-	return r.judge(tats, now)
+	if err := r.makeRoom(last, now); err != nil {
+		return Decision{}
+	}
+	return r.judge(r.remembered(last), now)
 }
 
 // judge holds a request against TATs: what denies it, or else whether it is to be
@@ -246,13 +249,11 @@ func (r *Reservation) remembered(last seen) []int64 {
 func (r *Reservation) admit(ctx context.Context, last seen) (Decision, error) {
 	b := r.b
 	bases := r.firstGuess(last, b.now())
-	_, known := last.opens[openAttr(r.client.Key)]
-	place := presence{known: known}
-	var before item // as the store last gave it
+	place, _ := r.client.place(last, b.now())
 	sweeping := true
 	for try := 0; try < maxTries; {
 		now := b.now()
-		w, err := b.write(ctx, r.key, r.reserve(bases, place, before, now))
+		w, err := b.write(ctx, r.key, r.reserve(bases, place, last, now))
 		r.unanswered = r.unanswered || w.unanswered
 		if err != nil {
 			return Decision{}, err
@@ -270,23 +271,20 @@ func (r *Reservation) admit(ctx context.Context, last seen) (Decision, error) {
 				sweeping = err == nil
 			}
 		}
-		before = w.item
-		var room bool
-		if place, room = r.client.place(before, now); !room {
-			if err := r.overflow(); err != nil {
-				return Decision{}, err
-			}
-			place, _ = r.client.place(before, now)
+		last = see(w.item, 0)
+		if err := r.makeRoom(last, now); err != nil {
+			return Decision{}, err
 		}
-		tats, err := r.tats(before)
+		place, _ = r.client.place(last, now)
+		tats, err := r.tats(w.item)
 		if err != nil {
 			return Decision{}, err
 		}
 		d := r.judge(tats, now)
 		if d.Refused() {
-			b.memory.put(r.key, before, now)
+			b.memory.put(r.key, w.item, now)
 		}
-		full, err := r.inFlight(before)
+		full, err := r.inFlight(w.item)
 		if err != nil {
 			return Decision{}, err
 		}
@@ -301,9 +299,12 @@ func (r *Reservation) admit(ctx context.Context, last seen) (Decision, error) {
 	return Decision{}, fmt.Errorf("%w: the item changed under %d tries", ErrUnavailable, maxTries)
 }
 
-// overflow makes the request one of the clients that share what is left for those
-// without room.
-func (r *Reservation) overflow() error {
+// makeRoom makes the request one of the clients that share Overflow, if there is
+// no room for its own.
+func (r *Reservation) makeRoom(last seen, now int64) error {
+	if _, room := r.client.place(last, now); room {
+		return nil
+	}
 	if r.unanswered {
 		// A send of the old form may still apply, and its hold would not be known for
 		// ours.
@@ -378,12 +379,12 @@ func baseFor(tat, now, inc, period int64) int64 {
 }
 
 // reserve is the conditional write that takes all charges and marks the hold.
-func (r *Reservation) reserve(bases []int64, place presence, before item, now int64) *update {
+func (r *Reservation) reserve(bases []int64, place presence, last seen, now int64) *update {
 	u := newUpdate()
 	for i, c := range r.charges {
 		u.advance(c.tat, bases[i], now, c.inc, c.bound)
 	}
-	u.joins(r.client, place, before, now)
+	u.joins(r.client, place, last, now)
 	h, o, e := u.name(holdPrefix+r.id), u.name(attrOpen), u.name(attrExpires)
 	u.setTo(h, " = ", u.binary(r.hold))
 	u.setTo(o, " = if_not_exists(", o, ", ", u.number(0), ") + ", u.number(1))

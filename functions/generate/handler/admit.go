@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
@@ -23,29 +24,83 @@ func (o *offer) worstCase(c *capped) amount {
 	}
 }
 
-// reserve asks for the worst case of a request. Without an error, the decision
-// is an admission; of a denial it is returned too, for the headers.
-func (h *Handler) reserve(ctx context.Context, id identity, o *offer, c *capped, worst amount, deadline time.Time) (bucket.Decision, *apiError) {
-	d, err := h.Buckets.Reserve(ctx, bucket.Request{
-		Key:         id.key(),
-		Charges:     o.charges(worst),
-		MaxInFlight: id.tier.MaxInFlight,
-		Deadline:    deadline,
-		Note:        note{feature: o.feature.Name, input: c.input, cost: worst.money}.encode(),
-	})
-	if err != nil {
+// admission is what a call holds while it is open.
+type admission struct {
+	bucket.Decision
+	purse purse
+}
+
+// admit asks the fuse, the pools and the caller's limits for the worst case of a
+// call. Without an error the decision is an admission; of a denial it is returned
+// too, for the headers. Whatever was taken when something refuses goes back.
+func (h *Handler) admit(r *http.Request, c *call, deadline time.Time) (a admission, apiErr *apiError) {
+	ctx := r.Context()
+	fuse := h.Fuse.Begin(ctx) // beside the reserve, if it must be read
+	req := h.reserveRequest(r, c, deadline)
+
+	// A flood of denials should draw no money.
+	d, err := h.Buckets.Forecast(req)
+	if err == nil && !d.Refused() {
+		if a.purse, apiErr = h.setAside(ctx, c.identity.tier, c.worst.money); apiErr != nil {
+			return a, apiErr
+		}
+		d, err = h.Buckets.Reserve(ctx, req)
+	}
+	a.Decision = d
+	setting, fuseErr := fuse()
+	blown := h.obey(r, c.identity, setting, fuseErr)
+	switch {
+	case blown != nil:
+		apiErr = blown
+	case err != nil:
 		logger(ctx).Error("reserve failed", "error", err)
-		return d, unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")
+		apiErr = unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")
+	case d.Challenged:
+		apiErr = required(r)
+	case d.Reservation == nil:
+		apiErr = denied(r, c, d)
 	}
-	if d.Reservation == nil {
-		return d, denied(o, c, d)
+	if apiErr != nil {
+		h.undo(ctx, a)
 	}
-	return d, nil
+	return a, apiErr
+}
+
+// undo gives back what an admission took for a call that will not be made.
+func (h *Handler) undo(ctx context.Context, a admission) {
+	if a.Reservation != nil {
+		ctx, cancel := detached(ctx, settleTime)
+		defer cancel()
+		if err := a.Reservation.Cancel(ctx); err != nil {
+			logger(ctx).Error("cancel failed: the hold expires by itself", "reservation", a.Reservation.ID(), "error", err)
+		}
+	}
+	a.purse.settle(ctx, 0)
+}
+
+// reserveRequest is what a call asks of its identity's buckets.
+func (h *Handler) reserveRequest(r *http.Request, c *call, deadline time.Time) bucket.Request {
+	req := bucket.Request{
+		Key:         c.identity.key(),
+		Charges:     c.offer.charges(c.worst, h.softShare(r, c.identity, c.offer, c.capped)),
+		MaxInFlight: c.identity.tier.MaxInFlight,
+		Deadline:    deadline,
+		Note:        note{feature: c.offer.feature.Name, input: c.input, cost: c.worst.money}.encode(),
+	}
+	if c.identity.kind == networkKind {
+		req.Client = bucket.Client{Key: c.identity.client, MaxInFlight: req.MaxInFlight}
+		req.MaxInFlight = maxNetworkCalls
+		if n := c.identity.tier.Network; n != nil {
+			req.MaxInFlight = n.MaxInFlight
+		}
+	}
+	return req
 }
 
 // denied makes an error of a denial. Of several limits the one with the longest
 // wait is named: coming back sooner would be of no use.
-func denied(o *offer, c *capped, d bucket.Decision) *apiError {
+func denied(r *http.Request, c *call, d bucket.Decision) *apiError {
+	o := c.offer
 	longest, wait := d.Denials[0], retryAfter(d.Denials[0])
 	for _, other := range d.Denials[1:] {
 		if w := retryAfter(other); w > wait {
@@ -62,8 +117,13 @@ func denied(o *offer, c *capped, d bucket.Decision) *apiError {
 		return e
 	}
 	l := o.limit(longest.Limit.Name)
+	if l.pass {
+		e := required(r)
+		e.message = "Your pass is used up. " + e.message
+		return e
+	}
 	e.limit.Unit = string(l.unit)
-	e.limit.Affordable = affordable(o, c, d)
+	e.limit.Affordable = affordable(o, c.capped, d)
 	period := "in " + inWords(l.Period)
 	switch {
 	case l.quota:
@@ -106,14 +166,14 @@ func affordable(o *offer, c *capped, d bucket.Decision) *int64 {
 		if denial.Limit.Name == bucket.InFlight {
 			return nil
 		}
-		if l := o.limit(denial.Limit.Name); l.quota || l.unit == policy.Requests {
+		if l := o.limit(denial.Limit.Name); l.quota || l.pass || l.unit == policy.Requests {
 			return nil
 		}
 	}
 	most := c.maxOutput
 	for i, s := range d.Limits {
 		switch l := o.limits[i]; {
-		case l.quota:
+		case l.quota, l.pass:
 		case l.unit == policy.Tokens:
 			most = min(most, s.Remaining-c.input)
 		case l.unit == policy.USDMicros && s.Remaining == 0:

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
+	"github.com/tokenfuse/tokenfuse/internal/challenge"
+	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -18,11 +20,21 @@ import (
 type Parts struct {
 	Policy *policy.Policy
 	// Buckets: DynamoDB and Table are required; what Build knows better is set by it.
-	DynamoDB bucket.DynamoDB
+	DynamoDB DynamoDB
 	Bucket   bucket.Options
+	Pool     bucket.PoolOptions
 	Secret   func(context.Context, policy.Secret) (string, error)
 	Log      *slog.Logger
 	Now      func() time.Time // nil: time.Now
+	// AllowTestSecrets accepts the secrets with which challenge providers let
+	// everything pass. Never in production.
+	AllowTestSecrets bool
+}
+
+// DynamoDB is the part of *dynamodb.Client that a Handler uses.
+type DynamoDB interface {
+	bucket.DynamoDB
+	challenge.DynamoDB
 }
 
 // Build makes a Handler of a policy. It does no I/O but that of Parts.Secret.
@@ -38,14 +50,11 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 		}
 		cfg.Providers[name] = made
 	}
-	if f := p.Policy.Fingerprint; f != nil {
-		secret, err := p.Secret(ctx, f.Secret)
-		if err != nil {
-			return nil, fmt.Errorf("fingerprint: %w", err)
-		}
-		if cfg.Networks, err = fingerprint.New([]byte(secret)); err != nil {
-			return nil, err
-		}
+	if err := p.anonymous(ctx, &cfg); err != nil {
+		return nil, err
+	}
+	if err := p.challenge(ctx, &cfg); err != nil {
+		return nil, fmt.Errorf("challenge: %w", err)
 	}
 	if a := p.Policy.Auth; a != nil {
 		var err error
@@ -56,15 +65,81 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 	}
 
 	var h *Handler
-	p.Bucket.LongestPeriod = p.Policy.LongestPeriod()
+	// A pool's bucket may refill slower than any period in the policy, if those are
+	// very short.
+	p.Bucket.LongestPeriod = p.Policy.LongestPeriod() + time.Minute
 	p.Bucket.Now = p.Now
 	p.Bucket.OnAbandoned = func(ctx context.Context, a bucket.Abandoned) error { return h.Abandoned(ctx, a) }
 	var err error
 	if cfg.Buckets, err = bucket.New(p.DynamoDB, p.Bucket); err != nil {
 		return nil, err
 	}
+	cfg.Pools = map[string]*bucket.Pool{}
+	for name, pool := range p.Policy.Pools {
+		cfg.Pools[name], err = cfg.Buckets.NewPool("pool#"+name, int64(pool.Ceiling), pool.Period, p.Pool)
+		if err != nil {
+			return nil, err
+		}
+	}
+	cfg.Fuse = fuse.NewReader(p.DynamoDB, p.Bucket.Table, p.Now)
 	h, err = New(cfg)
 	return h, err
+}
+
+// anonymous makes what tells anonymous callers apart.
+func (p Parts) anonymous(ctx context.Context, cfg *Config) error {
+	if p.Policy.Fingerprint == nil {
+		return nil
+	}
+	secret, err := p.Secret(ctx, p.Policy.Fingerprint.Secret)
+	if err != nil {
+		return fmt.Errorf("fingerprint: %w", err)
+	}
+	if cfg.Networks, err = fingerprint.New([]byte(secret)); err != nil {
+		return err
+	}
+	var origin [][]byte
+	if c := p.Policy.CloudFront; c != nil {
+		for _, s := range c.OriginSecrets {
+			secret, err := p.Secret(ctx, s)
+			if err != nil {
+				return fmt.Errorf("cloudfront: %w", err)
+			}
+			origin = append(origin, []byte(secret))
+		}
+	}
+	cfg.Source, err = fingerprint.NewSource(origin...)
+	return err
+}
+
+// challenge makes what asks for challenges and gives passes. There is none without
+// anonymous callers.
+func (p Parts) challenge(ctx context.Context, cfg *Config) error {
+	c, tier := p.Policy.Challenge, p.Policy.Tiers[policy.Anonymous]
+	if c == nil || tier == nil {
+		return nil
+	}
+	secret, err := p.Secret(ctx, c.Secret)
+	if err != nil {
+		return err
+	}
+	if c.Kind == "altcha" {
+		if cfg.Altcha, err = challenge.NewAltcha([]byte(secret), p.Now); err != nil {
+			return err
+		}
+		cfg.Challenges = cfg.Altcha
+	} else {
+		cfg.Challenges, err = challenge.NewSiteverify(challenge.SiteverifyConfig{
+			Kind: c.Kind, Secret: secret, SiteKey: c.SiteKey, Hostname: c.Hostname, AllowTestSecrets: p.AllowTestSecrets, Now: p.Now})
+		if err != nil {
+			return err
+		}
+	}
+	if cfg.Passes, err = challenge.NewPasses([]byte(secret), tier.Passes.TTL, p.Now); err != nil {
+		return err
+	}
+	cfg.Used = challenge.NewUsed(p.DynamoDB, p.Bucket.Table, p.Now)
+	return nil
 }
 
 // usedProviders are the providers of models that some feature calls: a spare one

@@ -159,7 +159,7 @@ func TestCutProperties(t *testing.T) {
 	for _, feature := range []string{"docqa", "open"} {
 		for _, tokenizer := range tokens.Names() {
 			t.Run(feature+"/"+tokenizer, func(t *testing.T) {
-				o := *g.handler.offers[policy.Anonymous][feature]
+				o := *g.handler.offers[audience{policy.Anonymous, networkKind}][feature]
 				var err error
 				if o.tokenizer, err = tokens.New(tokenizer); err != nil {
 					t.Fatal(err)

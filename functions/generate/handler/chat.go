@@ -59,7 +59,7 @@ func (h *Handler) chat(w http.ResponseWriter, r *http.Request, e *entry) *apiErr
 
 // offer finds what the model field names.
 func (h *Handler) offer(name string, id identity) (*offer, *apiError) {
-	if o := h.offers[id.tier.Name][name]; o != nil {
+	if o := h.offers[audience{id.tier.Name, id.kind}][name]; o != nil {
 		return o, nil
 	}
 	if h.Policy.Features[name] != nil {
@@ -76,12 +76,12 @@ func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry,
 		return apiErr
 	}
 	deadline := h.Now().Add(time.Until(end) + settleMargin) // buckets go by the handler's clock
-	d, apiErr := h.reserve(ctx, c.identity, c.offer, c.capped, c.worst, deadline)
+	a, apiErr := h.admit(r, c, deadline)
 	if apiErr != nil {
 		if apiErr.limit != nil {
 			c.headers(w.Header())
 			if apiErr.limit.Limit != bucket.InFlight {
-				limitHeaders(w.Header(), c.offer, d, apiErr.limit)
+				limitHeaders(w.Header(), c.offer, a.Decision, apiErr.limit)
 			}
 		}
 		return apiErr
@@ -91,7 +91,7 @@ func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry,
 	rc := http.NewResponseController(w)
 	_ = rc.SetWriteDeadline(end.Add(stallMargin)) // not every writer has one
 
-	x := &exchange{h: h, w: w, rc: rc, ctx: ctx, end: end, entry: e, call: c, decision: d, tally: tally{input: c.input}}
+	x := &exchange{h: h, w: w, rc: rc, ctx: ctx, end: end, entry: e, call: c, admission: a, tally: tally{input: c.input}}
 	defer x.settle() // on every way out, a panic included
 	callCtx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
@@ -140,19 +140,19 @@ func (c *call) request() provider.Request {
 
 // exchange is one provider call and its answer to the caller.
 type exchange struct {
-	h        *Handler
-	w        http.ResponseWriter
-	rc       *http.ResponseController
-	ctx      context.Context // the request's
-	end      time.Time       // of the provider call
-	held     time.Duration   // how long the caller has kept us from writing
-	entry    *entry
-	call     *call
-	decision bucket.Decision
-	tally    tally
-	text     strings.Builder // the content seen so far
-	finish   string          // the finish_reason, if it has arrived
-	settled  bool
+	h         *Handler
+	w         http.ResponseWriter
+	rc        *http.ResponseController
+	ctx       context.Context // the request's
+	end       time.Time       // of the provider call
+	held      time.Duration   // how long the caller has kept us from writing
+	entry     *entry
+	call      *call
+	admission admission
+	tally     tally
+	text      strings.Builder // the content seen so far
+	finish    string          // the finish_reason, if it has arrived
+	settled   bool
 }
 
 // settle settles by the tally, once.
@@ -169,7 +169,7 @@ func (x *exchange) settle() {
 	if x.text.Len() > 0 && x.tally.usage == nil {
 		x.tally.output = int64(x.call.offer.tokenizer.Count(x.text.String()))
 	}
-	x.entry.settled = x.h.settle(x.ctx, x.decision.Reservation, x.call, x.tally)
+	x.entry.settled = x.h.settle(x.ctx, x.admission, x.call, x.tally)
 }
 
 // gone reports whether the caller has left, or has stalled for so long that the
@@ -236,7 +236,7 @@ func (x *exchange) next(answer provider.Answer) (provider.Part, error) {
 func (x *exchange) success(contentType string) {
 	h := x.w.Header()
 	h.Set("Content-Type", contentType)
-	limitHeaders(h, x.call.offer, x.decision, nil)
+	limitHeaders(h, x.call.offer, x.admission.Decision, nil)
 	x.call.headers(h)
 }
 

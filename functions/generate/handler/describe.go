@@ -3,8 +3,8 @@ package handler
 import (
 	"net/http"
 
+	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
-	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
 // models answers GET /v1/models: the features that the caller may use.
@@ -38,6 +38,11 @@ func (h *Handler) limits(w http.ResponseWriter, r *http.Request, e *entry) *apiE
 		return apiErr
 	}
 	e.identify(id)
+	setting, err := h.Fuse.Begin(r.Context())()
+	if err != nil {
+		logger(r.Context()).Error("the fuse was never read", "error", err)
+		return unavailable(storeUnavailable, "The limits could not be read at the moment. Try again.")
+	}
 	state, err := h.Buckets.Peek(r.Context(), id.key())
 	if err != nil {
 		logger(r.Context()).Error("peek failed", "error", err)
@@ -64,16 +69,23 @@ func (h *Handler) limits(w http.ResponseWriter, r *http.Request, e *entry) *apiE
 		} `json:"challenge"`
 		Limits []shownLimit `json:"limits"`
 	}
-	view.Identity.Kind, view.Identity.ID, view.Identity.Tier = id.kind, id.id, id.tier.Name
-	view.Fuse = "closed"
-	limits := tierLimits(id.tier)
+	view.Identity.Kind, view.Identity.ID, view.Identity.Tier = id.kind.shown(), id.shownID(), id.tier.Name
+	view.Fuse = string(setting.State)
+	limits := tierLimits(id.tier, id.kind)
 	for _, name := range h.Policy.FeatureNames(id.tier.Name) {
-		if q := h.Policy.Features[name].Quota; q != nil {
-			limits = append(limits, newLimit(q, bucket.OnExpiry))
-		}
+		limits = append(limits, quotaOf(h.Policy.Features[name], id.kind)...)
 	}
+	share := h.restingShare(id)
+	view.Challenge.Required = h.Challenges != nil && id.kind == networkKind && setting.State == fuse.Challenge
 	for _, l := range limits {
-		s := state.Limit(l.Limit)
+		client := ""
+		if l.client {
+			client = id.client
+		}
+		s := state.ClientLimit(client, l.Limit)
+		if share > 0 && l.client && !l.quota && s.FullIn.Seconds() >= share*l.Period.Seconds() {
+			view.Challenge.Required = true
+		}
 		view.Limits = append(view.Limits, shownLimit{l.Name, l.unit, l.Capacity, int64(l.Period.Seconds()),
 			s.Remaining, ceilSeconds(s.FullIn), ceilSeconds(s.NextIn)})
 	}

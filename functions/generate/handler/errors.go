@@ -18,7 +18,9 @@ type apiError struct {
 	// retryAfter is when to come back; below 0: there is no saying.
 	retryAfter time.Duration
 	limit      *limitError // of a 429
-	upstream   int         // the provider's status, of a 502 or 504
+	// challengeURL is where the challenge is, of a 403 that asks for one.
+	challengeURL string
+	upstream     int // the provider's status, of a 502 or 504
 }
 
 // limitError tells a caller what denied and what would fit.
@@ -40,6 +42,8 @@ const (
 	inputTooLong         code = "input_too_long"
 	invalidToken         code = "invalid_token"
 	tokenExpired         code = "token_expired"
+	challengeRequired    code = "challenge_required"
+	challengeFailed      code = "challenge_failed"
 	featureNotAllowed    code = "feature_not_allowed"
 	originNotAllowed     code = "origin_not_allowed"
 	modelNotFound        code = "model_not_found"
@@ -49,6 +53,9 @@ const (
 	unsupportedMediaType code = "unsupported_media_type"
 	rateLimitExceeded    code = "rate_limit_exceeded"
 	insufficientQuota    code = "insufficient_quota"
+	spendCeilingReached  code = "spend_ceiling_reached"
+	fuseOpen             code = "fuse_open"
+	challengeUnavailable code = "challenge_unavailable"
 	storeUnavailable     code = "store_unavailable"
 	keysUnavailable      code = "keys_unavailable"
 	providerError        code = "provider_error"
@@ -69,6 +76,8 @@ var kinds = map[code]struct {
 	inputTooLong:         {http.StatusBadRequest, false},
 	invalidToken:         {http.StatusUnauthorized, false},
 	tokenExpired:         {http.StatusUnauthorized, false},
+	challengeRequired:    {http.StatusForbidden, false},
+	challengeFailed:      {http.StatusForbidden, false},
 	featureNotAllowed:    {http.StatusForbidden, false},
 	originNotAllowed:     {http.StatusForbidden, false},
 	modelNotFound:        {http.StatusNotFound, false},
@@ -78,6 +87,9 @@ var kinds = map[code]struct {
 	unsupportedMediaType: {http.StatusUnsupportedMediaType, false},
 	rateLimitExceeded:    {http.StatusTooManyRequests, true}, // if the wait is short
 	insufficientQuota:    {http.StatusTooManyRequests, false},
+	spendCeilingReached:  {http.StatusServiceUnavailable, false},
+	fuseOpen:             {http.StatusServiceUnavailable, false},
+	challengeUnavailable: {http.StatusServiceUnavailable, true},
 	storeUnavailable:     {http.StatusServiceUnavailable, true},
 	keysUnavailable:      {http.StatusServiceUnavailable, true},
 	providerError:        {http.StatusBadGateway, false},
@@ -133,8 +145,9 @@ func (e *apiError) envelope() []byte {
 		*limitError
 		Wait     *int64 `json:"retry_after_seconds,omitempty"`
 		Upstream *int   `json:"upstream_status,omitempty"`
+		URL      string `json:"challenge_url,omitempty"`
 	}
-	b := body{Message: e.message, Type: e.errorType(), Code: e.code, limitError: e.limit}
+	b := body{Message: e.message, Type: e.errorType(), Code: e.code, limitError: e.limit, URL: e.challengeURL}
 	if e.param != "" {
 		b.Param = &e.param
 	}

@@ -90,9 +90,9 @@ func newGround(t *testing.T, opts bucket.Options) *ground {
 	g.start = g.now()
 	g.token = g.rig.token("123", "")
 	g.used = amount{tokens: 40_000, money: price.Dollar, results: 1}
-	o := g.handler.offers["user"]["cv"]
+	o := g.handler.offers[audience{"user", userKind}]["cv"]
 	d, err := g.handler.Buckets.Reserve(context.Background(), bucket.Request{
-		Key: "user#123", Charges: o.charges(g.used), MaxInFlight: 1, Deadline: g.now().Add(time.Minute),
+		Key: "user#123", Charges: o.charges(g.used, 0), MaxInFlight: 1, Deadline: g.now().Add(time.Minute),
 	})
 	if err != nil || d.Reservation == nil {
 		t.Fatalf("%+v, %v", d, err)
@@ -160,7 +160,7 @@ func (g *ground) wantCharged(f fate, open int64) {
 		want["tokens"] += call.Billed.Total()
 		want["spend"] += testPrices.Cost(call.Billed).MicroDollars()
 	}
-	for _, l := range tierLimits(g.policy.Tiers["user"]) {
+	for _, l := range tierLimits(g.policy.Tiers["user"], userKind) {
 		if w, ok := want[l.Name]; ok && g.debt(l.Limit) != w {
 			g.t.Errorf("%s: %d charged, want %d", l.Name, g.debt(l.Limit), w)
 		}

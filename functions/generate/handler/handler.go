@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
+	"github.com/tokenfuse/tokenfuse/internal/challenge"
+	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
@@ -40,18 +42,36 @@ type Config struct {
 	Buckets   *bucket.Buckets
 	Providers map[string]provider.Provider // by name in the policy
 	Verifier  *auth.Verifier               // nil: tokens are refused
-	Networks  *fingerprint.Keyer           // nil only without an anonymous tier
-	Log       *slog.Logger
-	Now       func() time.Time
+	Pools     map[string]*bucket.Pool      // by name in the policy
+	Fuse      *fuse.Reader
+
+	// Of anonymous callers; nil without such a tier.
+	Networks *fingerprint.Keyer
+	Source   *fingerprint.Source
+
+	// Of challenges; nil if there are none. Altcha is nil if a third party has them.
+	Challenges challenge.Verifier
+	Altcha     *challenge.Altcha
+	Passes     *challenge.Passes
+	Used       *challenge.Used
+
+	Log *slog.Logger
+	Now func() time.Time
 }
 
 // Handler serves the /v1 routes.
 type Handler struct {
 	Config
-	offers map[string]map[string]*offer // by tier, by feature
-	routes map[string]map[string]route  // by path, by method
+	offers map[audience]map[string]*offer // by feature
+	routes map[string]map[string]route    // by path, by method
 	// started stands for the age of all models, which nobody asks for.
 	started time.Time
+}
+
+// audience is a kind of callers of a tier: who has the same limits.
+type audience struct {
+	tier string
+	kind kind
 }
 
 type route func(*Handler, http.ResponseWriter, *http.Request, *entry) *apiError
@@ -61,28 +81,43 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Policy.Tiers[policy.Anonymous] != nil && cfg.Networks == nil {
 		return nil, errors.New("handler: anonymous callers need Config.Networks")
 	}
-	h := &Handler{Config: cfg, offers: map[string]map[string]*offer{}, started: cfg.Now()}
+	h := &Handler{Config: cfg, offers: map[audience]map[string]*offer{}, started: cfg.Now()}
 	for _, t := range cfg.Policy.Tiers {
-		h.offers[t.Name] = map[string]*offer{}
-		for _, name := range cfg.Policy.FeatureNames(t.Name) {
-			f := cfg.Policy.Features[name]
-			p := cfg.Providers[f.Model.Provider.Name]
-			if p == nil {
-				return nil, fmt.Errorf("handler: feature %s: no provider %s", name, f.Model.Provider.Name)
+		for _, k := range h.kinds(t) {
+			offers := map[string]*offer{}
+			h.offers[audience{t.Name, k}] = offers
+			for _, name := range cfg.Policy.FeatureNames(t.Name) {
+				f := cfg.Policy.Features[name]
+				p := cfg.Providers[f.Model.Provider.Name]
+				if p == nil {
+					return nil, fmt.Errorf("handler: feature %s: no provider %s", name, f.Model.Provider.Name)
+				}
+				o, err := newOffer(f, t, k, p)
+				if err != nil {
+					return nil, fmt.Errorf("handler: feature %s: %w", name, err)
+				}
+				offers[name] = o
 			}
-			o, err := newOffer(f, t, p)
-			if err != nil {
-				return nil, fmt.Errorf("handler: feature %s: %w", name, err)
-			}
-			h.offers[t.Name][name] = o
 		}
 	}
 	h.routes = map[string]map[string]route{
 		"/v1/chat/completions": {http.MethodPost: (*Handler).chat},
 		"/v1/models":           {http.MethodGet: (*Handler).models},
 		"/v1/limits":           {http.MethodGet: (*Handler).limits},
+		challengePath:          {http.MethodGet: (*Handler).newChallenge, http.MethodPost: (*Handler).solveChallenge},
 	}
 	return h, nil
+}
+
+// kinds are the kinds of callers of a tier.
+func (h *Handler) kinds(t *policy.Tier) []kind {
+	switch {
+	case t.Name != policy.Anonymous:
+		return []kind{userKind}
+	case h.Passes == nil:
+		return []kind{networkKind}
+	}
+	return []kind{networkKind, passKind}
 }
 
 // ServeHTTP answers a request.

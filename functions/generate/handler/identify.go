@@ -3,38 +3,65 @@ package handler
 import (
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
+	"github.com/tokenfuse/tokenfuse/internal/challenge"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
 )
 
+// kind is what an identity is.
+type kind string
+
+const (
+	userKind    kind = "user"    // signed in
+	networkKind kind = "network" // anonymous, known by its network and client
+	passKind    kind = "pass"    // anonymous, but has solved a challenge
+)
+
+// shown is the kind as callers see it.
+func (k kind) shown() string {
+	if k == userKind {
+		return "user"
+	}
+	return policy.Anonymous
+}
+
 // identity is who is charged.
 type identity struct {
-	kind string // user or anonymous
-	id   string // the subject, or an opaque key of the network
+	kind kind
+	id   string // the subject, or an opaque key
 	tier *policy.Tier
+	// client is what tells the callers of a network apart; only of networkKind.
+	client string
 }
 
 // key is the partition key of the identity's buckets.
 func (i identity) key() string {
-	if i.kind == kindUser {
+	switch i.kind {
+	case userKind:
 		return "user#" + i.id
+	case passKind:
+		return "pass#" + i.id
 	}
 	return "net#" + i.id
 }
 
-const (
-	kindUser      = "user"
-	kindAnonymous = "anonymous"
-)
+// shownID is the id as its owner sees it and support needs it.
+func (i identity) shownID() string {
+	if i.kind == userKind {
+		return i.id
+	}
+	return i.key()
+}
 
 // identify tells who calls. A token that is no good is refused; it never makes
 // its bearer anonymous.
 func (h *Handler) identify(r *http.Request) (identity, *apiError) {
 	token, anonymous, err := auth.Bearer(r.Header.Values("Authorization"))
 	if err == nil && anonymous {
-		return h.network(r)
+		return h.identifyAnonymous(r)
 	}
 	if err == nil && h.Verifier == nil {
 		return identity{}, refuse(invalidToken, "", "Tokens are not accepted here.")
@@ -55,23 +82,85 @@ func (h *Handler) identify(r *http.Request) (identity, *apiError) {
 	if plan := h.Policy.Tiers[user.Plan]; plan != nil && plan.Name != policy.Anonymous {
 		tier = plan
 	}
-	return identity{kind: kindUser, id: user.Subject, tier: tier}, nil
+	return identity{kind: userKind, id: user.Subject, tier: tier}, nil
 }
 
-// network names an anonymous caller by its network. The address is that of the
-// connection; headers that claim another are not looked at.
-func (h *Handler) network(r *http.Request) (identity, *apiError) {
+// passHeader carries the pass of a caller who solved a challenge.
+const passHeader = "X-Challenge-Pass"
+
+// identifyAnonymous names a caller without a token: by its pass, if it sends
+// one, else by its network and client.
+func (h *Handler) identifyAnonymous(r *http.Request) (identity, *apiError) {
 	tier := h.Policy.Tiers[policy.Anonymous]
 	if tier == nil {
 		return identity{}, refuse(invalidToken, "", "A token is needed. Sign in.")
 	}
-	addr, err := fingerprint.ParseSource(r.RemoteAddr)
-	if err != nil {
-		return identity{}, refuse(invalidToken, "", "The source of the request is unknown. Sign in.")
+	at, apiErr := h.locate(r)
+	if apiErr != nil {
+		return identity{}, apiErr
 	}
-	id, err := h.Networks.Network(addr, h.Now())
-	if err != nil {
-		return identity{}, refuse(invalidToken, "", "The source of the request is unknown. Sign in.")
+	if token := r.Header.Get(passHeader); token != "" && h.Passes != nil {
+		pass, err := h.Passes.Check(token, at.networks...)
+		if err != nil {
+			return identity{}, h.challengeFailed(r, err)
+		}
+		return identity{kind: passKind, id: pass.ID, tier: tier}, nil
 	}
-	return identity{kind: kindAnonymous, id: id, tier: tier}, nil
+	client, err := h.Networks.Client(at.signals, h.Now())
+	if err != nil {
+		return identity{}, unknownSource(r, err)
+	}
+	return identity{kind: networkKind, id: at.networks[0], client: client, tier: tier}, nil
+}
+
+// location is where a request comes from.
+type location struct {
+	signals fingerprint.Signals
+	// networks are the keys of its network: today's, and yesterday's while a pass
+	// may have been given to that.
+	networks []string
+}
+
+// locate names the network of a request. The address is that of the connection,
+// or what our own distribution says of it; headers that claim another are not
+// looked at.
+func (h *Handler) locate(r *http.Request) (location, *apiError) {
+	signals, err := h.Source.Signals(r)
+	if err != nil {
+		return location{}, unknownSource(r, err)
+	}
+	networks, err := h.Networks.Networks(signals.Addr, h.Now(), h.passTTL())
+	if err != nil {
+		return location{}, unknownSource(r, err)
+	}
+	return location{signals, networks}, nil
+}
+
+func unknownSource(r *http.Request, err error) *apiError {
+	// The owner's mistake if anybody's: a distribution that does not say for whom it
+	// asks.
+	logger(r.Context()).Error("the source of a request is unknown", "error", err)
+	return refuse(invalidToken, "", "The source of the request is unknown. Sign in.")
+}
+
+// challengeFailed is the refusal of a pass or of a solution.
+func (h *Handler) challengeFailed(r *http.Request, err error) *apiError {
+	var refusal challenge.Refusal
+	if errors.As(err, &refusal) {
+		e := refuse(challengeFailed, "", "%s", string(refusal))
+		e.challengeURL = challengeURL(r)
+		return e
+	}
+	logger(r.Context()).Error("a challenge could not be checked", "error", err)
+	return unavailable(challengeUnavailable, "Challenges cannot be checked at the moment. Try again.")
+}
+
+// challengeURL is the absolute address of the challenge, as the caller reaches
+// it.
+func challengeURL(r *http.Request) string {
+	scheme := "https"
+	if r.Header.Get("X-Forwarded-Proto") == "http" {
+		scheme = "http"
+	}
+	return scheme + "://" + r.Host + strings.TrimSuffix(publicPath(r), r.URL.Path) + challengePath
 }

@@ -78,12 +78,14 @@ func reckon(t tally, prices price.Table, maxOutput int64) bill {
 // settleTime bounds a settle: the spend event, then the bucket.
 const settleTime = 4 * time.Second
 
-// settle ends a reservation by what became of its call. It outlives the
-// request's own context. The spend event comes before the hold is removed, so
-// that a crash between them leaves a hold that tells of the call.
-func (h *Handler) settle(ctx context.Context, r *bucket.Reservation, c *call, t tally) bill {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+// settle ends an admission by what became of its call. It outlives the request's
+// own context. The spend event comes before the hold is removed, so that a crash
+// between them leaves a hold that tells of the call; the pools' money, which is
+// refilled in time if it is lost, comes last.
+func (h *Handler) settle(ctx context.Context, a admission, c *call, t tally) bill {
+	ctx, cancel := detached(ctx, settleTime)
 	defer cancel()
+	r := a.Reservation
 	b := reckon(t, c.offer.model.Prices, c.maxOutput)
 	if t.ending != unbilled {
 		h.record(ctx, ledger.Event{
@@ -95,6 +97,7 @@ func (h *Handler) settle(ctx context.Context, r *bucket.Reservation, c *call, t 
 	if err := r.Settle(ctx, c.offer.used(b.caller)); err != nil {
 		logger(ctx).Error("settle failed: the hold expires by itself", "reservation", r.ID(), "error", err)
 	}
+	a.purse.settle(ctx, b.cost)
 	return b
 }
 

@@ -388,7 +388,7 @@ func answering(usage string) func(http.Handler) http.Handler {
 
 // cvInput is how many tokens the prompt "Hi." to cv has.
 func (g *rig) cvInput() int64 {
-	o := g.handler.offers["user"]["cv"]
+	o := g.handler.offers[audience{"user", userKind}]["cv"]
 	return o.baseInput + o.count(provider.Message{Role: "user", Content: "Hi."})
 }
 

@@ -64,9 +64,9 @@ func (x *exchange) usage() *usage {
 
 func (x *exchange) completion(object string) completion {
 	return completion{
-		ID:      "chatcmpl-" + x.decision.Reservation.ID(),
+		ID:      "chatcmpl-" + x.admission.Reservation.ID(),
 		Object:  object,
-		Created: x.decision.Reservation.Start().Unix(),
+		Created: x.admission.Reservation.Start().Unix(),
 		Model:   x.call.offer.feature.Name,
 		Choices: []choice{},
 	}

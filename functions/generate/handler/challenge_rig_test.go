@@ -1,0 +1,153 @@
+package handler
+
+import (
+	"context"
+	"crypto/pbkdf2"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tokenfuse/tokenfuse/local/engine"
+	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
+	"github.com/tokenfuse/tokenfuse/local/faults"
+)
+
+// payload gets a challenge and solves it, as a browser's widget does.
+func (g *rig) payload(addr string) string {
+	g.t.Helper()
+	r := g.request(http.MethodGet, "/v1/challenge", "", "")
+	r.RemoteAddr = addr
+	a := g.do(r)
+	var c struct {
+		Parameters struct {
+			Cost         int
+			KeyLength    int
+			KeyPrefix    string
+			Nonce, Salt  string
+			Algorithm    string
+			ExpiresAt    int64
+			KeySignature string
+			Counter      uint32
+		} `json:"parameters"`
+		Signature string `json:"signature"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &c); err != nil || a.status != http.StatusOK {
+		g.t.Fatalf("challenge: %d %s", a.status, a.body)
+	}
+	nonce, err := hex.DecodeString(c.Parameters.Nonce)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	salt, err := hex.DecodeString(c.Parameters.Salt)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for counter := uint32(0); ; counter++ {
+		key, err := pbkdf2.Key(sha256.New, string(binary.BigEndian.AppendUint32(nonce[:len(nonce):len(nonce)], counter)), salt, c.Parameters.Cost, c.Parameters.KeyLength)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		if derived := hex.EncodeToString(key); strings.HasPrefix(derived, c.Parameters.KeyPrefix) {
+			solved, err := json.Marshal(map[string]any{"challenge": json.RawMessage(a.body),
+				"solution": map[string]any{"counter": counter, "derivedKey": derived, "time": 12.5}})
+			if err != nil {
+				g.t.Fatal(err)
+			}
+			return base64.StdEncoding.EncodeToString(solved)
+		}
+	}
+}
+
+// post sends a body to the challenge's address.
+func (g *rig) post(addr, body string) answer {
+	g.t.Helper()
+	r := g.request(http.MethodPost, "/v1/challenge", "", body)
+	r.RemoteAddr = addr
+	return g.do(r)
+}
+
+// solve gets a pass.
+func (g *rig) solve(addr string) string {
+	g.t.Helper()
+	a := g.post(addr, `{"payload":"`+g.payload(addr)+`"}`)
+	var got struct {
+		Verified      bool
+		Payload, Pass string
+		ExpiresAt     int64 `json:"expires_at"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.status != http.StatusOK || !got.Verified || got.Pass == "" || got.Payload != got.Pass {
+		g.t.Fatalf("solving: %d %s", a.status, a.body)
+	}
+	return got.Pass
+}
+
+// limitsView is what /v1/limits answers.
+type limitsView struct {
+	Identity  struct{ Kind, ID, Tier string }
+	Fuse      string
+	Challenge struct{ Required bool }
+	Limits    []struct {
+		Name      string
+		Remaining int64
+	}
+}
+
+func (g *rig) limitsOf(addr, pass string) limitsView {
+	g.t.Helper()
+	r := g.request(http.MethodGet, "/v1/limits", "", "")
+	r.RemoteAddr = addr
+	r.Header.Set("User-Agent", "nobody yet")
+	if pass != "" {
+		r.Header.Set("X-Challenge-Pass", pass)
+	}
+	a := g.do(r)
+	var view limitsView
+	if err := json.Unmarshal([]byte(a.body), &view); err != nil || a.status != http.StatusOK {
+		g.t.Fatalf("limits: %d %s", a.status, a.body)
+	}
+	return view
+}
+
+// setFuse sets the fuse behind everybody's back.
+func (g *rig) setFuse(state string, until time.Time) {
+	g.t.Helper()
+	_, err := engine.Client(enginetest.URL()).PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &g.table, Item: map[string]types.AttributeValue{
+		"pk": &types.AttributeValueMemberS{Value: "fuse"}, "state": &types.AttributeValueMemberS{Value: state},
+		"until": &types.AttributeValueMemberN{Value: strconv.FormatInt(until.Unix(), 10)},
+	}})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// failing lets one kind of call to the store fail.
+func failing(operation string) func(string, []byte) faults.Fault {
+	return func(target string, _ []byte) faults.Fault {
+		if strings.HasSuffix(target, "."+operation) {
+			return faults.ServerError
+		}
+		return faults.None
+	}
+}
+
+// wantNothingOpen asserts that no hold of an identity is left.
+func (g *rig) wantNothingOpen(key string) {
+	g.t.Helper()
+	s, err := g.handler.Buckets.Peek(context.Background(), key)
+	if g.fuseFails.Load() {
+		g.net.Plan = nil
+		s, err = g.handler.Buckets.Peek(context.Background(), key)
+	}
+	if err != nil || s.InFlight != 0 || len(s.Holds) != 0 {
+		g.t.Errorf("%s: %d calls open, %v", key, s.InFlight, err)
+	}
+}

@@ -1,0 +1,100 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/fuse"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+)
+
+// purse is the money that the pools set aside for one call.
+type purse []*bucket.PoolReservation
+
+// setAside takes the worst case of a call from each pool that it draws on. If one
+// denies, what the others gave goes back.
+func (h *Handler) setAside(ctx context.Context, t *policy.Tier, amount price.Pico) (purse, *apiError) {
+	var p purse
+	if amount == 0 {
+		return nil, nil // a free model
+	}
+	for _, pool := range h.Policy.PoolsFor(t) {
+		r, denial, err := h.Pools[pool.Name].Reserve(ctx, int64(amount))
+		if r != nil {
+			p = append(p, r)
+			continue
+		}
+		p.settle(ctx, 0)
+		if err != nil {
+			logger(ctx).Error("drawing from a pool failed", "pool", pool.Name, "error", err)
+			return nil, unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")
+		}
+		logger(ctx).Warn("spend ceiling reached", "pool", pool.Name, "retry_after", denial.RetryAfter.String())
+		e := refuse(spendCeilingReached, "", "This service has reached its spending limit. You can ask again in %s.", inWords(denial.RetryAfter))
+		e.retryAfter = max(time.Second, denial.RetryAfter)
+		return nil, e
+	}
+	return p, nil
+}
+
+// settle gives back what was not used. Money that fails to come back is refilled
+// in time.
+func (p purse) settle(ctx context.Context, used price.Pico) {
+	if len(p) == 0 {
+		return
+	}
+	ctx, cancel := detached(ctx, settleTime)
+	defer cancel()
+	for _, r := range p {
+		if err := r.Settle(ctx, int64(used)); err != nil {
+			logger(ctx).Warn("settling with a pool failed: its money is refilled in time", "error", err)
+		}
+	}
+}
+
+// poolUsed is the share of a tier's own pool that is committed, as far as this
+// process knows.
+func (h *Handler) poolUsed(t *policy.Tier) float64 {
+	if p := h.Pools[t.Pool]; p != nil {
+		return min(1, p.Used())
+	}
+	return 0
+}
+
+// obey holds a caller against the fuse.
+func (h *Handler) obey(r *http.Request, id identity, s fuse.Setting, err error) *apiError {
+	switch {
+	case err != nil && errors.Is(err, context.Canceled):
+		return refuse(callerLeft, "", "The caller has left.")
+	case err != nil:
+		logger(r.Context()).Error("the fuse was never read", "error", err)
+		return unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")
+	case s.State == fuse.Open, s.State == fuse.AnonymousOff && id.kind != userKind:
+		e := refuse(fuseOpen, "", "This service is switched off for the moment.")
+		e.retryAfter = time.Minute
+		if !s.Until.IsZero() {
+			e.retryAfter = max(time.Second, s.Until.Sub(h.Now()))
+		}
+		e.message += " You can ask again in " + inWords(e.retryAfter) + "."
+		return e
+	case s.State == fuse.Challenge && id.kind == networkKind && h.Challenges != nil:
+		return required(r)
+	}
+	return nil
+}
+
+// required asks for a solved challenge.
+func required(r *http.Request) *apiError {
+	e := refuse(challengeRequired, "", "Please solve a challenge first; then you can go on at once.")
+	e.challengeURL = challengeURL(r)
+	return e
+}
+
+// detached is a context that outlives its parent, for a bounded time.
+func detached(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), d)
+}
