@@ -137,6 +137,8 @@ func TestVerify(t *testing.T) {
 		"cost null":           {payload: changed(func(p tree) { params(p)["cost"] = nil }), want: ErrMalformed},
 		"a long key":          {payload: changed(func(p tree) { params(p)["keyLength"] = 1 << 30 }), want: ErrMalformed},
 		"counter below 0":     {payload: changed(func(p tree) { p["solution"].(tree)["counter"] = -1 }), want: ErrMalformed},
+		"counter null":        {payload: changed(func(p tree) { p["solution"].(tree)["counter"] = nil }), want: ErrMalformed},
+		"signature null":      {payload: changed(func(p tree) { p["challenge"].(tree)["signature"] = nil }), want: ErrMalformed},
 		"counter too large":   {payload: changed(func(p tree) { p["solution"].(tree)["counter"] = 1 << 32 }), want: ErrMalformed},
 		"counter 0.5":         {payload: changed(func(p tree) { p["solution"].(tree)["counter"] = 0.5 }), want: ErrMalformed},
 		"no counter":          {payload: changed(func(p tree) { delete(p["solution"].(tree), "counter") }), want: ErrMalformed},

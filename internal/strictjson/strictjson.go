@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 )
 
 // Member is a member of an object, its value not decoded yet.
@@ -54,7 +55,7 @@ func Object(raw []byte) ([]Member, error) {
 	if _, err := dec.Token(); err != nil { // the closing brace
 		return nil, err
 	}
-	if dec.More() {
+	if _, err := dec.Token(); err != io.EOF { // More takes a stray bracket for an end
 		return nil, errors.New("something follows the object")
 	}
 	return members, nil

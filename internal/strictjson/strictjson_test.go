@@ -17,6 +17,8 @@ func TestObject(t *testing.T) {
 		{`"a"`, `not a JSON object`},
 		{``, `not a JSON object`},
 		{`{"a":1} {"b":2}`, `something follows the object`},
+		{`{}]0`, `something follows the object`},
+		{`{"a":1}}`, `something follows the object`},
 		{`{"a":1`, `EOF`},
 		{`{"a":1,}`, `invalid character '}' looking for beginning of object key string`},
 		{`{"a":01}`, `invalid character '1' after object key:value pair`},

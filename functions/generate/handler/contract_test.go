@@ -697,7 +697,7 @@ func TestLimits(t *testing.T) {
 
 	anonymous := view("")
 	id := anonymous["identity"].(map[string]any)["id"].(string)
-	if !regexp.MustCompile(`^[a-z2-7]{16}$`).MatchString(id) {
+	if !regexp.MustCompile(`^net#[a-z2-7]{16}$`).MatchString(id) {
 		t.Errorf("id %q", id)
 	}
 	check("", head("anonymous", id, "anonymous")+limit("requests", "requests", 20, 60, 20, 0)+","+limit("tokens", "tokens", 5_000, 3600, 5_000, 0)+`]}`)

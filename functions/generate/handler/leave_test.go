@@ -454,7 +454,7 @@ func TestLeaveBeforeTheCall(t *testing.T) {
 		leave()
 	}()
 	a := f.do(f.request(http.MethodPost, "/v1/chat/completions", f.token, cvCall("Hi.", false)).WithContext(ctx))
-	if e := f.wireError(a); e.Code != string(storeUnavailable) {
+	if e := f.wireError(a); e.Code != string(callerLeft) {
 		t.Errorf("%+v", e)
 	}
 	if n := len(f.upstream.Calls()); n != 0 {

@@ -68,8 +68,8 @@ func (h *Handler) poolUsed(t *policy.Tier) float64 {
 // obey holds a caller against the fuse.
 func (h *Handler) obey(r *http.Request, id identity, s fuse.Setting, err error) *apiError {
 	switch {
-	case err != nil && errors.Is(err, context.Canceled):
-		return refuse(callerLeft, "", "The caller has left.")
+	case errors.Is(r.Context().Err(), context.Canceled):
+		return notTaken()
 	case err != nil:
 		logger(r.Context()).Error("the fuse was never read", "error", err)
 		return unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")

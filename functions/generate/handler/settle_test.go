@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -392,6 +393,8 @@ func (g *rig) cvInput() int64 {
 	return o.baseInput + o.count(provider.Message{Role: "user", Content: "Hi."})
 }
 
+var baseURL = regexp.MustCompile(`base_url: "[^"]*"`)
+
 // Providers that are not there, or answer what no provider should. Nothing that
 // they say is trusted, but what they bill is charged.
 func TestSettleStrangeProvider(t *testing.T) {
@@ -452,8 +455,7 @@ func TestSettleStrangeProvider(t *testing.T) {
 			eachWay(t, tt.way, func(t *testing.T, stream bool) {
 				g := setup{model: tt.model}.newRig(t, func(yaml string) string {
 					if tt.model == nil {
-						yaml = strings.ReplaceAll(yaml, `base_url: "http`, `base_url: "`+nobody+`/instead/of/http`)
-						yaml = strings.ReplaceAll(yaml, "/instead/of/http://", "/instead/of/")
+						yaml = baseURL.ReplaceAllString(yaml, `base_url: "`+nobody+`"`)
 					}
 					return yaml
 				})
@@ -618,6 +620,34 @@ func TestSettleBeforeTheDeadline(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The pools are settled with in the same time, however many they are.
+func TestSettleWithPoolsBeforeTheDeadline(t *testing.T) {
+	t.Parallel()
+	const forCall = 500 * time.Millisecond
+	var called atomic.Bool
+	g := setup{model: func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			called.Store(true)
+			time.Sleep(forCall - 200*time.Millisecond)
+			w.WriteHeader(http.StatusInternalServerError) // all of the money goes back
+		})
+	}}.newRig(t, noChallenges)
+	deadline := time.Now().Add(settleMargin + forCall)
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	g.net.Plan = func(string, []byte) faults.Fault {
+		if called.Load() {
+			return faults.Hang
+		}
+		return faults.None
+	}
+	a := g.do(g.request(http.MethodPost, "/v1/chat/completions", "", chatBody("docqa", "Hi.")).WithContext(ctx))
+	if early := time.Until(deadline); early <= 0 {
+		t.Errorf("the answer came %s after the deadline", -early)
+	}
+	g.wantAnswer(a, false, providerError, http.StatusInternalServerError)
 }
 
 // Without time for a call and its settle nothing is begun.
