@@ -254,6 +254,14 @@ func TestOverrunIsChargedInFull(t *testing.T) {
 			t.Errorf("%d remain, want 2999", got)
 		}
 	})
+	t.Run("of two limits", func(t *testing.T) {
+		w := newWorld(t)
+		r := w.admit(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 100}, Charge{Limit: quota, Cost: 1}))
+		w.settle(r, 200, 2)
+		if w.left("user#1", tokens) != 4800 || w.left("user#1", quota) != 8 {
+			t.Errorf("tokens %d, quota %d remain, want 4800 and 8", w.left("user#1", tokens), w.left("user#1", quota))
+		}
+	})
 	t.Run("absurd", func(t *testing.T) {
 		w := newWorld(t)
 		b := w.process()

@@ -172,7 +172,7 @@ func (r result) String() string {
 // eager asks for as much as it gets, and uses a random part of it.
 func eager(r *rand.Rand, _ time.Duration) (int64, int64, time.Duration, time.Duration) {
 	worst := 500 + r.Int64N(4500)
-	return worst, 1 + r.Int64N(worst), time.Duration(r.Int64N(int64(5 * time.Second))), 50 * time.Millisecond
+	return worst, 1 + r.Int64N(worst), time.Duration(r.Int64N(int64(5 * time.Second))), 100 * time.Millisecond
 }
 
 func TestCeilingHolds(t *testing.T) {
@@ -186,20 +186,20 @@ func TestCeilingHolds(t *testing.T) {
 			call: func(r *rand.Rand, at time.Duration) (int64, int64, time.Duration, time.Duration) {
 				worst := 2000 + r.Int64N(3000)
 				if phase := at % (40 * time.Second); phase < 25*time.Second {
-					return worst, 0, 25*time.Second - phase, 50 * time.Millisecond
+					return worst, 0, 25*time.Second - phase, 100 * time.Millisecond
 				}
-				return worst, worst, time.Second, 50 * time.Millisecond
+				return worst, worst, time.Second, 100 * time.Millisecond
 			}}},
 		{"everything is used to the end", siege{offset: 2 * time.Second,
 			call: func(r *rand.Rand, _ time.Duration) (int64, int64, time.Duration, time.Duration) {
 				worst := 500 + r.Int64N(4500)
-				return worst, worst, 10 * time.Millisecond, 50 * time.Millisecond
+				return worst, worst, 10 * time.Millisecond, 100 * time.Millisecond
 			}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := tc.siege
-			s.processes, s.period, s.life, s.lasts = 8, 60*time.Second, 10*time.Second, 4*time.Minute
+			s.processes, s.period, s.life, s.lasts = 8, 60*time.Second, 10*time.Second, 3*time.Minute
 			res := s.run(t)
 			t.Log(res)
 			if res.worstWindow > siegeCeiling {
@@ -216,12 +216,12 @@ func TestCeilingHolds(t *testing.T) {
 // used.
 func TestPoolIsUsable(t *testing.T) {
 	t.Parallel()
-	res := siege{processes: 8, period: 60 * time.Second, life: 10 * time.Second, lasts: 4 * time.Minute,
+	res := siege{processes: 8, period: 60 * time.Second, life: 10 * time.Second, lasts: 3 * time.Minute,
 		call: func(r *rand.Rand, _ time.Duration) (int64, int64, time.Duration, time.Duration) {
 			worst := 1000 + r.Int64N(1000)
 			return worst, worst * 6 / 10, time.Second, 500 * time.Millisecond
 		}}.run(t)
-	sustainable := res.rate * 240
+	sustainable := res.rate * 180
 	t.Logf("%v; %.2f of the sustainable rate was used", res, float64(res.used)/sustainable)
 	if float64(res.used) < 0.85*sustainable {
 		t.Errorf("%d of the sustainable %.0f was used", res.used, sustainable)

@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"flag"
 	"net/http"
 	"os"
 	"runtime"
@@ -17,7 +18,13 @@ import (
 	"github.com/tokenfuse/tokenfuse/local/faults"
 )
 
-func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
+func TestMain(m *testing.M) {
+	// Each step of the model is a round trip; more of them find no more.
+	if err := flag.Set("rapid.checks", "50"); err != nil {
+		panic(err)
+	}
+	os.Exit(enginetest.Main(m))
+}
 
 // clock is a clock that only a test moves.
 type clock struct{ micros atomic.Int64 }

@@ -68,9 +68,9 @@ func (h *Handler) admit(r *http.Request, c *call, deadline time.Time) (a admissi
 
 // undo gives back what an admission took for a call that will not be made.
 func (h *Handler) undo(ctx context.Context, a admission) {
+	ctx, cancel := detached(ctx, settleTime)
+	defer cancel()
 	if a.Reservation != nil {
-		ctx, cancel := detached(ctx, settleTime)
-		defer cancel()
 		if err := a.Reservation.Cancel(ctx); err != nil {
 			logger(ctx).Error("cancel failed: the hold expires by itself", "reservation", a.Reservation.ID(), "error", err)
 		}

@@ -28,7 +28,7 @@ func (h *Handler) setAside(ctx context.Context, t *policy.Tier, amount price.Pic
 			p = append(p, r)
 			continue
 		}
-		p.settle(ctx, 0)
+		p.giveBack(ctx)
 		if err != nil {
 			logger(ctx).Error("drawing from a pool failed", "pool", pool.Name, "error", err)
 			return nil, unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")
@@ -41,14 +41,16 @@ func (h *Handler) setAside(ctx context.Context, t *policy.Tier, amount price.Pic
 	return p, nil
 }
 
-// settle gives back what was not used. Money that fails to come back is refilled
-// in time.
-func (p purse) settle(ctx context.Context, used price.Pico) {
-	if len(p) == 0 {
-		return
-	}
+// giveBack settles a call that is not made. It outlives the request's context.
+func (p purse) giveBack(ctx context.Context) {
 	ctx, cancel := detached(ctx, settleTime)
 	defer cancel()
+	p.settle(ctx, 0)
+}
+
+// settle gives back what was not used. Money that fails to come back is refilled
+// in time. ctx bounds all of it and should not be the request's own.
+func (p purse) settle(ctx context.Context, used price.Pico) {
 	for _, r := range p {
 		if err := r.Settle(ctx, int64(used)); err != nil {
 			logger(ctx).Warn("settling with a pool failed: its money is refilled in time", "error", err)
