@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
@@ -12,14 +13,7 @@ type checkCommand struct {
 }
 
 func (c *checkCommand) Run(s streams) error {
-	p, err := policy.Load(c.Config)
-	var problems policy.Problems
-	if errors.As(err, &problems) {
-		for _, problem := range problems {
-			fmt.Fprintf(s.out, "%s: %s\n", c.Config, problem)
-		}
-		return fmt.Errorf("%s has %d mistake(s)", c.Config, len(problems))
-	}
+	p, err := load(c.Config, s.out)
 	if err != nil {
 		return err
 	}
@@ -28,4 +22,20 @@ func (c *checkCommand) Run(s streams) error {
 	}
 	fmt.Fprintf(s.out, "%s is right: %d features, %d tiers, %d models.\n", c.Config, len(p.Features), len(p.Tiers), len(p.Models))
 	return nil
+}
+
+// load reads a configuration. It writes its mistakes to w, a line each.
+func load(file string, w io.Writer) (*policy.Policy, error) {
+	p, err := policy.Load(file)
+	problems, ok := errors.AsType[policy.Problems](err)
+	if !ok {
+		return p, err
+	}
+	for _, problem := range problems {
+		fmt.Fprintf(w, "%s: %s\n", file, problem)
+	}
+	if len(problems) == 1 {
+		return nil, fmt.Errorf("%s has 1 mistake", file)
+	}
+	return nil, fmt.Errorf("%s has %d mistakes", file, len(problems))
 }

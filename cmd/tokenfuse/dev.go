@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -27,8 +29,8 @@ import (
 type devCommand struct {
 	Listen    string `default:"127.0.0.1:8787" help:"Address to serve on; port 0 takes a free one."`
 	Config    string `default:"tokenfuse.yaml" help:"The configuration's file."`
-	Data      string `help:"Folder that keeps the data (default: memory)." placeholder:"DIR"`
-	DynamoDB  string `name:"dynamodb" help:"URL of a DynamoDB-compatible engine to use instead of starting one." placeholder:"URL"`
+	Data      string `help:"Folder that keeps the data (default: memory)." placeholder:"DIR" xor:"store"`
+	DynamoDB  string `name:"dynamodb" help:"URL of a DynamoDB-compatible engine to use instead of starting one." placeholder:"URL" xor:"store"`
 	Instances int    `default:"1" help:"Copies of generate that share nothing in memory, as Lambda would run them."`
 	Verbose   bool   `help:"Show the function's log."`
 }
@@ -47,9 +49,9 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	if c.Instances < 1 {
 		return errors.New("--instances must be at least 1")
 	}
-	p, err := policy.Load(c.Config)
+	p, err := load(c.Config, s.err)
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.Config, err)
+		return err
 	}
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
@@ -76,7 +78,10 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	p.Auth = &policy.Auth{Issuer: url, Audience: "tokenfuse-dev", JWKSURL: url + "/dev/jwks.json", PlanClaim: "plan"}
+	p.Auth = nil
+	if p.Tiers[policy.User] != nil {
+		p.Auth = &policy.Auth{Issuer: url, Audience: "tokenfuse-dev", JWKSURL: url + "/dev/jwks.json", PlanClaim: "plan"}
+	}
 
 	model, err := c.replaceProviders(p, s)
 	if err != nil {
@@ -85,7 +90,10 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	defer model.stop()
 
 	instances := make([]gateway.Function, c.Instances)
-	secrets := devSecrets()
+	secrets, err := c.secrets()
+	if err != nil {
+		return err
+	}
 	timeout := time.Duration(0)
 	for _, provider := range p.Providers {
 		timeout = max(timeout, provider.Timeout+10*time.Second)
@@ -111,7 +119,7 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 
 	fmt.Fprintf(s.out, "  instances  %d of generate\n", c.Instances)
 	fmt.Fprintf(s.out, "  features   %v\n\n", slices.Sorted(maps.Keys(p.Features)))
-	fmt.Fprintf(s.out, tryThis, url, p.FeatureNames(policy.User)[0])
+	tryThis(s.out, url, p)
 	fmt.Fprintf(s.out, "ready %s\n", url)
 
 	select {
@@ -124,15 +132,6 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	defer cancel()
 	return errors.Join(front.Close(ending), server.Shutdown(ending))
 }
-
-const tryThis = `Try:
-  curl %[1]s/v1/chat/completions -H 'Content-Type: application/json' \
-    -d '{"model":"docqa","messages":[{"role":"user","content":"What is a token bucket?"}]}'
-  curl %[1]s/v1/limits
-  TOKEN=$(go run ./cmd/tokenfuse token --sub 123 --endpoint %[1]s)
-  curl -N %[1]s/v1/chat/completions -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' \
-    -d '{"model":"%[2]s","stream":true,"messages":[{"role":"user","content":"I am a welder from Leeds."}]}'
-`
 
 // store gives the URL of the engine, with the table in it.
 func (c *devCommand) store(ctx context.Context) (url string, stop func(), err error) {
@@ -196,16 +195,28 @@ func keptIn(s *policy.Secret) string {
 	return s.SSM + s.Secret
 }
 
-// devSecrets reads secrets from the environment and makes up those that are not
-// there, the same for all instances.
-func devSecrets() func(context.Context, policy.Secret) (string, error) {
+// secrets reads secrets from the environment. Those that are not there are made
+// up, the same for all instances, and kept with the data: the key of anonymous
+// callers' limits is one.
+func (c *devCommand) secrets() (func(context.Context, policy.Secret) (string, error), error) {
 	madeUp := rand.Text()
+	if c.Data != "" {
+		file := filepath.Join(c.Data, "secret")
+		kept, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			kept, err = []byte(madeUp), os.WriteFile(file, []byte(madeUp), 0o600)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--data: %w", err)
+		}
+		madeUp = string(kept)
+	}
 	return func(ctx context.Context, s policy.Secret) (string, error) {
 		if v, err := secret.Env(ctx, s); err == nil {
 			return v, nil
 		}
 		return madeUp, nil
-	}
+	}, nil
 }
 
 // reachable is an address at which this machine reaches a listener.

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,7 +21,7 @@ const (
 	exitUsage = 2
 )
 
-var commands struct {
+type commands struct {
 	Dev   devCommand   `cmd:"" help:"Run everything on this machine: real handlers behind a stand-in for API Gateway, a DynamoDB-compatible engine, an issuer of tokens and, without a provider key, a built-in model."`
 	Check checkCommand `cmd:"" help:"Check a configuration: exit 1 and every mistake with its line."`
 	Token tokenCommand `cmd:"" help:"Print a token of the issuer that dev runs."`
@@ -37,7 +38,7 @@ func main() {
 
 func run(ctx context.Context, args []string, s streams) int {
 	exited := -1
-	parser := kong.Must(&commands,
+	parser := kong.Must(&commands{},
 		kong.Name("tokenfuse"),
 		kong.Description("A spending fuse in front of an AI feature."),
 		kong.Writers(s.out, s.err),
@@ -50,7 +51,7 @@ func run(ctx context.Context, args []string, s streams) int {
 		return exited
 	}
 	if err != nil {
-		fmt.Fprintf(s.err, "tokenfuse: %v\nTry: tokenfuse --help\n", err)
+		fmt.Fprintf(s.err, "tokenfuse: %v\nTry: %s --help\n", err, commandOf(err))
 		return exitUsage
 	}
 	if err := command.Run(); err != nil {
@@ -58,4 +59,12 @@ func run(ctx context.Context, args []string, s streams) int {
 		return exitNo
 	}
 	return 0
+}
+
+// commandOf is as much of the command as could be told from wrong arguments.
+func commandOf(err error) string {
+	if wrong, ok := errors.AsType[*kong.ParseError](err); ok && wrong.Context.Selected() != nil {
+		return wrong.Context.Selected().FullPath()
+	}
+	return "tokenfuse"
 }

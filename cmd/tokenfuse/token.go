@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 )
 
@@ -16,7 +19,7 @@ type tokenCommand struct {
 	Unverified bool          `help:"Mark the address as not verified."`
 	Plan       string        `help:"The user's plan: the name of a tier."`
 	TTL        time.Duration `default:"1h" help:"How long the token is good."`
-	Endpoint   string        `default:"http://127.0.0.1:8787" help:"Where dev runs."`
+	Endpoint   string        `default:"http://127.0.0.1:8787" env:"TOKENFUSE_URL" help:"Where dev runs."`
 }
 
 // maxAnswer bounds what is read of an endpoint's answer, in bytes.
@@ -39,12 +42,15 @@ func (c *tokenCommand) Run(ctx context.Context, s streams) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Endpoint+"/dev/token", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(c.Endpoint, "/")+"/dev/token", bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("--endpoint: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err // the rest of it repeats the endpoint
+	}
 	if err != nil {
 		return fmt.Errorf("no answer from %s: is `tokenfuse dev` running? (%w)", c.Endpoint, err)
 	}

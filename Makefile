@@ -1,0 +1,50 @@
+# Go, Node and npm are all that is needed: `make dev` and `make test` fetch the
+# rest from their registries.
+
+# Flags of `make dev` and `make bench`, such as ARGS='--instances 4'.
+ARGS =
+# Where binaries go.
+BIN = bin
+# For each fuzz target: a time, or a number of executions such as 20000x.
+FUZZTIME = 10s
+
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: dev build test race fuzz lint bench
+
+dev: node_modules/.package-lock.json build
+	@exec $(BIN)/tokenfuse dev $(ARGS)
+
+build:
+	@go build -o $(BIN)/ ./cmd/tokenfuse
+
+test: node_modules/.package-lock.json
+	go vet ./...
+	go test ./...
+
+race: node_modules/.package-lock.json
+	go test -race ./...
+
+# go test fuzzes one target of one package at a time.
+fuzz: node_modules/.package-lock.json
+	@grep -r --include='*_test.go' --exclude-dir=node_modules '^func Fuzz' . | \
+	sed -E 's|^(.*)/[^/]*:func (Fuzz[A-Za-z0-9_]*).*|\1 \2|' | sort | \
+	while read -r dir name; do \
+		echo "fuzz $$dir $$name"; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$dir" || exit 1; \
+	done
+
+lint:
+	@unformatted=$$(gofmt -l .) && test -z "$$unformatted" || \
+		{ echo "lint: not as gofmt writes it: $$unformatted" >&2; exit 1; }
+	go vet ./...
+	go run $(STATICCHECK) ./...
+
+bench: node_modules/.package-lock.json
+	go run ./bench $(ARGS)
+
+# The DynamoDB-compatible engine, and the client of the examples and tests. npm
+# writes this file when it installs.
+node_modules/.package-lock.json: package.json package-lock.json
+	npm ci
+	@touch $@

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+)
+
+const (
+	tryAnonymous = `  curl %[1]s/v1/chat/completions -H 'Content-Type: application/json' \
+    -d '{"model":"%[2]s","messages":[{"role":"user","content":"What is a token bucket?"}]}'
+`
+	tryLimits = `  curl %[1]s/v1/limits
+`
+	tryUser = `  TOKEN=$(go run ./cmd/tokenfuse token --sub 123 --endpoint %[1]s)
+  curl -N %[1]s/v1/chat/completions -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' \
+    -d '{"model":"%[2]s","stream":true,"messages":[{"role":"user","content":"I am a welder from Leeds."}]}'
+`
+)
+
+// tryThis shows commands that work with the policy, for a shell.
+func tryThis(w io.Writer, url string, p *policy.Policy) {
+	fmt.Fprintln(w, "Try:")
+	if features := p.FeatureNames(policy.Anonymous); p.Tiers[policy.Anonymous] != nil && len(features) > 0 {
+		fmt.Fprintf(w, tryAnonymous, url, features[0])
+		fmt.Fprintf(w, tryLimits, url)
+	}
+	if features := p.FeatureNames(policy.User); p.Tiers[policy.User] != nil && len(features) > 0 {
+		fmt.Fprintf(w, tryUser, url, features[0])
+	}
+}

@@ -1,0 +1,116 @@
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// counter stands in front of dev and counts the chat completions asked for.
+func counter(t *testing.T, d *dev) (front string, count *atomic.Int64) {
+	t.Helper()
+	target, err := url.Parse(d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count = new(atomic.Int64)
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		if r.In.URL.Path == "/v1/chat/completions" {
+			count.Add(1)
+		}
+		r.SetURL(target)
+	}}
+	server := httptest.NewServer(http.Handler(proxy))
+	t.Cleanup(server.Close)
+	return server.URL, count
+}
+
+// OpenAI's own client gets answers, streams, the list of features, and its own
+// error with the right wait, after which it does not come again.
+func TestOpenAIClient(t *testing.T) {
+	t.Parallel()
+	const capacity = 3000
+	config := strings.Join([]string{
+		`providers: {main: {kind: openai, base_url: "https://model.invalid/v1", api_key: {env: E2E_NO_SUCH_KEY}}}`,
+		`models: {small: {provider: main, id: m, tokenizer: o200k_base, context: 10000, price_per_mtok: {input: "1", output: "1"}}}`,
+		`features: {docqa: {model: small, max_output_tokens: 200}, cv: {model: small, max_output_tokens: 100, tiers: [user]}}`,
+		`tiers: {anonymous: {max_input_tokens: 1000, max_output_tokens: 200, limits: {tokens: {capacity: 3000, per: 1h}}},`,
+		`        user: {max_input_tokens: 1000, max_output_tokens: 200, limits: {tokens: {capacity: 3000, per: 1h}}}}`,
+		`fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}`,
+	}, "\n")
+	d := startDev(t, writeConfig(t, config))
+	for _, test := range []struct{ name, token, features string }{
+		{"anonymous", "", "docqa"},
+		{"user", d.token(t, "123"), "cv, docqa"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			front, count := counter(t, d)
+			env := []string{"TOKENFUSE_URL=" + front}
+			if test.token != "" {
+				env = append(env, "TOKENFUSE_TOKEN="+test.token)
+			}
+			got := run(t, env, "node", "examples/openai.mjs")
+			if got.code != 0 || got.stderr != "" {
+				t.Fatalf("exit code %d: %s\n%s", got.code, got.stdout, got.stderr)
+			}
+
+			text := `This is the built-in upstream,.* real answers\.`
+			shape := regexp.MustCompile(`^features: ` + test.features + `
+answer: (` + text + `)
+it took (\d+) tokens
+stream: (` + text + `)
+it took (\d+) tokens
+((?:call \d+: \d+ tokens\n)+)call (\d+): RateLimitError: 429 This call may need .*You can ask again in .*
+limit tokens: (\d+) requested, (\d+) remaining, wait (\d+) s
+$`)
+			m := shape.FindStringSubmatch(got.stdout)
+			if m == nil {
+				t.Fatalf("printed:\n%s", got.stdout)
+			}
+			if m[1] != m[3] || m[2] != m[4] {
+				t.Errorf("the stream is not the answer:\n%s", got.stdout)
+			}
+			last := number(t, m[6])
+			if want := int64(2 + last); count.Load() != want {
+				t.Errorf("%d requests for %d calls: the client came again", count.Load(), want)
+			}
+
+			used := number(t, m[2]) + number(t, m[4])
+			for line := range strings.Lines(m[5]) {
+				var call, tokens int
+				if _, err := fmt.Sscanf(line, "call %d: %d tokens", &call, &tokens); err != nil {
+					t.Fatalf("%q: %v", line, err)
+				}
+				used += tokens
+			}
+			requested, remaining, wait := number(t, m[7]), number(t, m[8]), number(t, m[9])
+			refilled := remaining - (capacity - used)
+			if refilled < 0 || refilled > 60 { // 50 a minute
+				t.Errorf("%d used and %d remaining of %d", used, remaining, capacity)
+			}
+			// The tokens that are missing come at capacity an hour.
+			right := int(math.Ceil(float64(requested-remaining) * 3600 / capacity))
+			if wait > right || wait < right-2 { // of the last token a part is there already
+				t.Errorf("wait %d s, want about %d", wait, right)
+			}
+		})
+	}
+}
+
+func number(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

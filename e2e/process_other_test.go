@@ -1,0 +1,14 @@
+//go:build unix && !linux
+
+package e2e
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// ownGroup makes cmd the head of a process group, so that all it starts can be
+// ended with it.
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+func killGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

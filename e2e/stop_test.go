@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// serves reports whether something listens at a URL.
+func serves(url string) bool {
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err == nil {
+		conn.Close()
+	}
+	return err == nil
+}
+
+// await polls for what has no event to wait for.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// A stop lets the call in flight finish and settle, keeps what it cost, and
+// leaves nothing behind.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			const capacity = 1000
+			config, data := testConfig(t, capacity), t.TempDir()
+			d := startDev(t, config, "--data", data)
+			engine := children(t, d.cmd.Process.Pid)
+			anonymous := capacity - d.complete(t, "", question{feature: "ask", text: "Go on. [[long]]", most: 20})
+
+			res, err := d.open(t.Context(), d.token(t, "123"), question{feature: "ask", text: "Go on. [[long]]", most: 100, stream: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked := time.Now()
+			if err := d.cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			a, err := read(res, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := a.completion()
+			if err != nil || !c.done || c.Usage.Output != 100 {
+				t.Errorf("the call in flight did not finish: %v: %s", err, a.body)
+			}
+			if code := d.exitCode(t); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			if took := time.Since(asked); took > 15*time.Second {
+				t.Errorf("stopping took %v", took)
+			}
+			if serves(d.url) || serves(d.store) {
+				t.Error("it still serves")
+			}
+			for _, pid := range engine {
+				if alive(pid) {
+					t.Errorf("the engine, process %d, still runs", pid)
+				}
+			}
+
+			again := startDev(t, config, "--data", data)
+			if got, want := again.remaining(t, again.token(t, "123"), "tokens"), capacity-c.Usage.Total; got != want {
+				t.Errorf("after a restart %d tokens remain, want %d", got, want)
+			}
+			if got := again.remaining(t, "", "tokens"); got != anonymous {
+				t.Errorf("after a restart %d tokens remain to the anonymous caller, want %d", got, anonymous)
+			}
+		})
+	}
+}
+
+// As in Lambda, a caller that leaves is not noticed: the call finishes, and the
+// limits settle to the whole answer.
+func TestCallerLeaves(t *testing.T) {
+	t.Parallel()
+	const capacity = 1000
+	d := startDev(t, testConfig(t, capacity))
+	token := d.token(t, "123")
+	q := question{feature: "cv", text: "I am a welder.", most: 100, stream: true}
+	cost := d.complete(t, token, q)
+
+	res, err := d.open(t.Context(), token, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("status %d", res.StatusCode)
+	}
+	if _, err := res.Body.Read(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.remaining(t, token, "tokens"); got >= capacity-2*cost {
+		t.Errorf("%d tokens remain while the call lasts: its worst case is not reserved", got)
+	}
+	res.Body.Close() // in mid-stream, this closes the connection
+	await(t, "the limits settle to the whole answer", func() bool { return d.remaining(t, token, "tokens") == capacity-2*cost })
+	if got := d.remaining(t, token, "cv"); got != 1 {
+		t.Errorf("%d answers left, want 1", got)
+	}
+}
