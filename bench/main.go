@@ -32,6 +32,7 @@ type topic struct {
 var topics = []topic{
 	{"trips", roundTrips},
 	{"units", writeUnits},
+	{"pools", poolWrites},
 	{"latency", latency},
 	{"storm", storm},
 	{"request", requestCost},

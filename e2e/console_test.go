@@ -1,3 +1,5 @@
+//go:build curl
+
 package e2e
 
 import (

@@ -87,17 +87,24 @@ func NewReader(db DynamoDB, table string, now func() time.Time) *Reader {
 	return &Reader{db: db, table: table, now: now}
 }
 
+// Fresh gives the state if it was read a moment ago.
+func (r *Reader) Fresh() (Setting, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	age := now.Sub(r.read)
+	return r.last.at(now), !r.read.IsZero() && age >= 0 && age < freshFor
+}
+
 // Begin gives a function that waits for the state. If the known one is not fresh,
 // a read has begun when Begin returns, so that the caller can do something else
 // meanwhile. ctx bounds the wait, not the read.
 func (r *Reader) Begin(ctx context.Context) (wait func() (Setting, error)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.now()
-	if age := now.Sub(r.read); !r.read.IsZero() && age >= 0 && age < freshFor {
-		last := r.last.at(now)
+	if last, fresh := r.Fresh(); fresh {
 		return func() (Setting, error) { return last, nil }
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.reading == nil {
 		r.reading = make(chan struct{})
 		go r.refresh(context.WithoutCancel(ctx))

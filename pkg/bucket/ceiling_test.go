@@ -40,12 +40,11 @@ type result struct {
 }
 
 type siegeProcess struct {
-	pool   *Pool
-	clock  time.Duration // offset
-	born   time.Duration
-	asks   time.Duration // when it asks next
-	open   []siegeCall
-	killed bool
+	pool  *Pool
+	clock time.Duration // offset
+	born  time.Duration
+	asks  time.Duration // when it asks next
+	open  []siegeCall
 }
 
 type siegeCall struct {

@@ -35,6 +35,11 @@ type admission struct {
 // too, for the headers. Whatever was taken when something refuses goes back.
 func (h *Handler) admit(r *http.Request, c *call, deadline time.Time) (a admission, apiErr *apiError) {
 	ctx := r.Context()
+	if setting, fresh := h.Fuse.Fresh(); fresh {
+		if apiErr = h.obey(r, c.identity, setting, nil); apiErr != nil {
+			return a, apiErr
+		}
+	}
 	fuse := h.Fuse.Begin(ctx) // beside the reserve, if it must be read
 	req := h.reserveRequest(r, c, deadline)
 

@@ -573,7 +573,7 @@ func TestStoreUnavailable(t *testing.T) {
 			t.Parallel()
 			s := impatient
 			if fault == faults.Hang {
-				s = setup{}
+				s = setup{bucket: bucket.Options{AttemptTimeout: time.Second, ReserveTimeout: 2500 * time.Millisecond}} // as in production
 			}
 			g := s.newRig(t)
 			user := g.token("123", "")

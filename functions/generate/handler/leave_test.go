@@ -20,6 +20,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/faults"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
 // front is a rig behind a server, whose provider tells when a call of it begins
@@ -46,6 +47,7 @@ func newFront(t *testing.T, model http.HandlerFunc, edit ...func(string) string)
 		})
 	}}
 	s.upstream.PerToken = 100 * time.Millisecond
+	s.bucket = bucket.Options{AttemptTimeout: time.Second, ReserveTimeout: time.Minute}
 	f.rig = s.newRig(t, edit...)
 	f.freeze(0)
 	f.token = f.rig.token("123", "")

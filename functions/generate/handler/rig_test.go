@@ -100,6 +100,10 @@ func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 
 func (s setup) newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 	t.Helper()
+	if b := s.bucket; b.AttemptTimeout+b.ReserveTimeout+b.SettleTimeout == 0 {
+		// Patience with a busy machine: only some tests are about slow stores.
+		s.bucket = bucket.Options{AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute}
+	}
 	g := &rig{t: t, upstream: upstream.New(s.upstream), log: &syncBuffer{}, sent: &syncBuffer{}, bucket: s.bucket}
 	var provider http.Handler = g.upstream
 	if s.model != nil {
