@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
+	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/secret"
@@ -54,5 +56,6 @@ func build(ctx context.Context) (*handler.Handler, error) {
 		Bucket:   bucket.Options{Table: table},
 		Secret:   secret.Env,
 		Log:      slog.Default(),
+		Metrics:  emf.New(os.Stdout, "tokenfuse", time.Now),
 	})
 }

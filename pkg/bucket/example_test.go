@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"testing"
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
@@ -17,10 +16,16 @@ var (
 	resultsPerDay = bucket.Limit{Name: "cv", Capacity: 10, Period: 24 * time.Hour, Return: bucket.OnExpiry}
 )
 
+// now stands still, so that nothing is refilled while the examples run.
+var now = time.Now()
+
 func newBuckets() *bucket.Buckets {
-	// In production: dynamodb.NewFromConfig(cfg) and the name of your table.
-	db, table := enginetest.Table(&testing.B{})
-	b, err := bucket.New(db, bucket.Options{Table: table, LongestPeriod: 24 * time.Hour})
+	// In production: dynamodb.NewFromConfig(cfg), the name of your table, no Now.
+	db, table, err := enginetest.NewTable()
+	if err != nil {
+		log.Fatal(err)
+	}
+	b, err := bucket.New(db, bucket.Options{Table: table, LongestPeriod: 24 * time.Hour, Now: func() time.Time { return now }})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -40,7 +45,7 @@ func Example() {
 			{Limit: resultsPerDay, Cost: 1},
 		},
 		MaxInFlight: 8,
-		Deadline:    time.Now().Add(time.Minute),
+		Deadline:    now.Add(time.Minute),
 	})
 	if err != nil {
 		log.Fatal(err) // the store: make no call
@@ -74,7 +79,7 @@ func ExampleReservation_Cancel() {
 		Key:         "user#123",
 		Charges:     []bucket.Charge{{Limit: callsPerMin, Cost: 1}, {Limit: resultsPerDay, Cost: 1}},
 		MaxInFlight: 8,
-		Deadline:    time.Now().Add(time.Minute),
+		Deadline:    now.Add(time.Minute),
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -100,7 +105,7 @@ func ExampleBuckets_Reserve_denied() {
 		Key:         "user#123",
 		Charges:     []bucket.Charge{{Limit: resultsPerDay, Cost: 11}},
 		MaxInFlight: 8,
-		Deadline:    time.Now().Add(time.Minute),
+		Deadline:    now.Add(time.Minute),
 	})
 	if err != nil {
 		log.Fatal(err)

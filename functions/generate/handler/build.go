@@ -8,6 +8,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
+	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
@@ -25,6 +26,7 @@ type Parts struct {
 	Pool     bucket.PoolOptions
 	Secret   func(context.Context, policy.Secret) (string, error)
 	Log      *slog.Logger
+	Metrics  *emf.Writer      // nil: none
 	Now      func() time.Time // nil: time.Now
 	// AllowTestSecrets accepts the secrets with which challenge providers let
 	// everything pass. Never in production.
@@ -42,7 +44,7 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 	if p.Now == nil {
 		p.Now = time.Now
 	}
-	cfg := Config{Policy: p.Policy, Log: p.Log, Now: p.Now, Providers: map[string]provider.Provider{}}
+	cfg := Config{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Now: p.Now, Providers: map[string]provider.Provider{}}
 	for _, name := range usedProviders(p.Policy) {
 		made, err := newProvider(ctx, p.Policy.Providers[name], p.Secret)
 		if err != nil {

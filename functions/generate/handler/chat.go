@@ -76,7 +76,9 @@ func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry,
 		return apiErr
 	}
 	deadline := h.Now().Add(time.Until(end) + settleMargin) // buckets go by the handler's clock
+	asked := time.Now()
 	a, apiErr := h.admit(r, c, deadline)
+	e.asking = time.Since(asked)
 	if apiErr != nil {
 		if apiErr.limit != nil {
 			c.headers(w.Header())
@@ -86,7 +88,7 @@ func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry,
 		}
 		return apiErr
 	}
-	e.reserved = c.worst
+	e.admitted, e.reserved = true, c.worst
 
 	rc := http.NewResponseController(w)
 	_ = rc.SetWriteDeadline(end.Add(stallMargin)) // not every writer has one
@@ -95,6 +97,7 @@ func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry,
 	defer x.settle() // on every way out, a panic included
 	callCtx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
+	x.called = time.Now()
 	answer, err := c.offer.provider.Call(callCtx, c.request())
 	if err != nil {
 		return x.failed(err)
@@ -153,6 +156,7 @@ type exchange struct {
 	text      strings.Builder // the content seen so far
 	finish    string          // the finish_reason, if it has arrived
 	settled   bool
+	called    time.Time // when the provider was
 }
 
 // settle settles by the tally, once.
@@ -161,6 +165,7 @@ func (x *exchange) settle() {
 		return
 	}
 	x.settled = true
+	x.entry.calling = time.Since(x.called)
 	if x.tally.usage == nil && x.tally.ending != unbilled && x.gone() {
 		x.tally.ending = left
 	}

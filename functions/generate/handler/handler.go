@@ -28,6 +28,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
+	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
@@ -55,8 +56,9 @@ type Config struct {
 	Passes     *challenge.Passes
 	Used       *challenge.Used
 
-	Log *slog.Logger
-	Now func() time.Time
+	Log     *slog.Logger
+	Metrics *emf.Writer // nil: none
+	Now     func() time.Time
 }
 
 // Handler serves the /v1 routes.
@@ -128,7 +130,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := &entry{outcome: "answered", start: h.Now()}
 	w.Header().Set("X-Request-Id", id)
 	w.Header().Set("Cache-Control", "no-store")
-	defer func() { e.log(ctx, r.Method, r.URL.Path, h.Now()) }()
+	defer func() {
+		e.log(ctx, r.Method, r.URL.Path, h.Now())
+		if h.Metrics != nil {
+			h.Metrics.Write(e.metrics()...)
+		}
+	}()
 	defer func() {
 		if v := recover(); v != nil {
 			logger(ctx).Error("panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
@@ -143,6 +150,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // answerFailure answers with an error, as an event if the answer is a stream.
 func answerFailure(w http.ResponseWriter, e *entry, err *apiError) {
 	e.outcome = string(err.code)
+	if err.limit != nil {
+		e.limit = err.limit.Limit
+	}
 	if e.streaming {
 		x := exchange{w: w, rc: http.NewResponseController(w)}
 		x.event(err.envelope())

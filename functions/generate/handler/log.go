@@ -4,6 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/emf"
+	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
 // entry is what the log says of a request when it has ended: never prompt or
@@ -17,6 +20,10 @@ type entry struct {
 	settled   bill
 	streaming bool // the answer has begun as a stream
 	start     time.Time
+	limit     string // that denied
+	admitted  bool
+	asking    time.Duration // how long the admission took: store and pools
+	calling   time.Duration // how long the provider took; 0: it was not called
 }
 
 func (e *entry) identify(id identity) { e.identity, e.known = id, true }
@@ -39,6 +46,43 @@ func (e *entry) log(ctx context.Context, method, path string, now time.Time) {
 	}
 	logger(ctx).LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
 }
+
+// metrics are what CloudWatch shows of a chat request: few dimensions, no ids.
+func (e *entry) metrics() []emf.Group {
+	if e.feature == "" {
+		return nil
+	}
+	offer := emf.Group{Dimensions: []emf.Dimension{{Name: "Feature", Value: e.feature}, {Name: "Tier", Value: e.identity.tier.Name}}}
+	add := func(name string, unit emf.Unit, value float64) {
+		offer.Metrics = append(offer.Metrics, emf.Metric{Name: name, Unit: unit, Value: value})
+	}
+	if e.asking > 0 {
+		add("AdmissionLatency", emf.Milliseconds, milliseconds(e.asking))
+	}
+	var denied emf.Group
+	switch {
+	case e.admitted:
+		add("Admitted", emf.Count, 1)
+		add("ReservedUSD", emf.None, dollars(e.reserved.money))
+		add("SettledUSD", emf.None, dollars(e.settled.cost))
+		add("ProviderLatency", emf.Milliseconds, milliseconds(e.calling))
+		if e.outcome == string(providerError) || e.outcome == string(providerTimeout) {
+			add("ProviderFailed", emf.Count, 1)
+		}
+	case e.outcome == string(challengeRequired):
+		add("Challenged", emf.Count, 1)
+	case e.limit != "":
+		denied = emf.Group{Dimensions: []emf.Dimension{{Name: "Limit", Value: e.limit}}, Metrics: []emf.Metric{{Name: "Denied", Unit: emf.Count, Value: 1}}}
+	case e.outcome == string(spendCeilingReached), e.outcome == string(fuseOpen), e.outcome == string(storeUnavailable):
+		denied = emf.Group{Dimensions: []emf.Dimension{{Name: "Limit", Value: e.outcome}}, Metrics: []emf.Metric{{Name: "Denied", Unit: emf.Count, Value: 1}}}
+	}
+	return []emf.Group{offer, denied}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// dollars is for a graph; sums of money are made of whole pico-dollars elsewhere.
+func dollars(p price.Pico) float64 { return float64(p) / float64(price.Dollar) }
 
 type loggerKey struct{}
 

@@ -41,9 +41,16 @@ func URL() string { return shared.URL }
 // gives a client for it.
 func Table(t testing.TB, opts ...func(*dynamodb.Options)) (db *dynamodb.Client, table string) {
 	t.Helper()
-	table = "limits-" + strconv.FormatInt(tables.Add(1), 10)
-	if err := engine.CreateLimitsTable(context.Background(), engine.Client(shared.URL), table); err != nil {
+	db, table, err := NewTable(opts...)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return engine.Client(shared.URL, opts...), table
+	return db, table
+}
+
+// NewTable is Table for examples, which have no testing.TB.
+func NewTable(opts ...func(*dynamodb.Options)) (db *dynamodb.Client, table string, err error) {
+	table = "limits-" + strconv.FormatInt(tables.Add(1), 10)
+	err = engine.CreateLimitsTable(context.Background(), engine.Client(shared.URL), table)
+	return engine.Client(shared.URL, opts...), table, err
 }

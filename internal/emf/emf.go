@@ -1,0 +1,95 @@
+// Package emf writes metrics as log lines that CloudWatch turns into metrics by
+// itself (Embedded Metric Format), so that a function makes no call for them.
+//
+// Every combination of dimensions is a metric that is paid for: names and values
+// of dimensions must be few, and never an id.
+package emf
+
+import (
+	"encoding/json"
+	"io"
+	"sync"
+	"time"
+)
+
+// Unit is a CloudWatch unit.
+type Unit string
+
+const (
+	Count        Unit = "Count"
+	Milliseconds Unit = "Milliseconds"
+	None         Unit = "None"
+)
+
+// Metric is one value.
+type Metric struct {
+	Name  string
+	Unit  Unit
+	Value float64
+}
+
+// Dimension says of what a metric is.
+type Dimension struct{ Name, Value string }
+
+// Group is metrics that share their dimensions.
+type Group struct {
+	Dimensions []Dimension
+	Metrics    []Metric
+}
+
+// Writer writes lines. It is safe for concurrent use.
+type Writer struct {
+	namespace string
+	now       func() time.Time
+
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// New makes a Writer to a function's log.
+func New(out io.Writer, namespace string, now func() time.Time) *Writer {
+	return &Writer{namespace: namespace, now: now, out: out}
+}
+
+// Write writes groups as one line. Names are of dimensions and metrics together:
+// each stands once in a line, so groups may share a dimension only with the same
+// value. A line that cannot be written is lost, as logs are.
+func (w *Writer) Write(groups ...Group) {
+	type definition struct {
+		Name string
+		Unit Unit
+	}
+	type directive struct {
+		Namespace  string
+		Dimensions [][]string
+		Metrics    []definition
+	}
+	line := map[string]any{}
+	var directives []directive
+	for _, g := range groups {
+		if len(g.Metrics) == 0 {
+			continue
+		}
+		d := directive{Namespace: w.namespace, Dimensions: [][]string{{}}}
+		for _, dim := range g.Dimensions {
+			d.Dimensions[0] = append(d.Dimensions[0], dim.Name)
+			line[dim.Name] = dim.Value
+		}
+		for _, m := range g.Metrics {
+			d.Metrics = append(d.Metrics, definition{m.Name, m.Unit})
+			line[m.Name] = m.Value
+		}
+		directives = append(directives, d)
+	}
+	if len(directives) == 0 {
+		return
+	}
+	line["_aws"] = map[string]any{"Timestamp": w.now().UnixMilli(), "CloudWatchMetrics": directives}
+	encoded, err := json.Marshal(line)
+	if err != nil {
+		return // a value that is no number, such as NaN
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, _ = w.out.Write(append(encoded, '\n'))
+}

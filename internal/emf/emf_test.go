@@ -1,0 +1,49 @@
+package emf
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWrite(t *testing.T) {
+	var out bytes.Buffer
+	w := New(&out, "tokenfuse", func() time.Time { return time.UnixMilli(1_800_000_000_123) })
+	w.Write(
+		Group{[]Dimension{{"Feature", "docqa"}, {"Tier", "user"}}, []Metric{{"Admitted", Count, 1}, {"StoreLatency", Milliseconds, 3.5}}},
+		Group{[]Dimension{{"Limit", "tokens"}}, []Metric{{"Denied", Count, 1}}},
+		Group{Dimensions: []Dimension{{"Nothing", "said"}}},
+	)
+	var got, want any
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(`{
+		"_aws": {"Timestamp": 1800000000123, "CloudWatchMetrics": [
+			{"Namespace": "tokenfuse", "Dimensions": [["Feature", "Tier"]], "Metrics": [{"Name": "Admitted", "Unit": "Count"}, {"Name": "StoreLatency", "Unit": "Milliseconds"}]},
+			{"Namespace": "tokenfuse", "Dimensions": [["Limit"]], "Metrics": [{"Name": "Denied", "Unit": "Count"}]}]},
+		"Feature": "docqa", "Tier": "user", "Limit": "tokens", "Admitted": 1, "StoreLatency": 3.5, "Denied": 1}`), &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if bytes.Count(out.Bytes(), []byte("\n")) != 1 {
+		t.Error("not one line")
+	}
+}
+
+func TestNothingToWrite(t *testing.T) {
+	var out bytes.Buffer
+	w := New(&out, "tokenfuse", time.Now)
+	w.Write()
+	w.Write(Group{Dimensions: []Dimension{{"Feature", "docqa"}}})
+	w.Write(Group{Metrics: []Metric{{"Odd", None, math.NaN()}}})
+	if out.Len() != 0 {
+		t.Errorf("wrote %s", out.String())
+	}
+}
