@@ -197,10 +197,15 @@ func (x *exchange) failed(err error) *apiError {
 		return notTaken()
 	}
 	logger(x.ctx).Warn("provider call failed", "feature", x.call.offer.feature.Name, "error", err)
-	e := refuse(providerError, "", "The model failed to answer. Nothing was taken from your quota. Try again later.")
+	c, what := providerError, "The model failed to answer."
 	if p.Failure == provider.Timeout {
-		e = refuse(providerTimeout, "", "The model did not answer in time. Nothing was taken from your quota. Try again later.")
+		c, what = providerTimeout, "The model did not answer in time."
 	}
+	taken := "Nothing was taken from your quota."
+	if x.tally.delivered {
+		taken = "What you have seen of the answer counts, your quota does not."
+	}
+	e := refuse(c, "", "%s %s Try again later.", what, taken)
 	e.upstream = p.Status
 	return e
 }
