@@ -253,3 +253,27 @@ func TestPoolSendFails(t *testing.T) {
 		}
 	})
 }
+
+// What is left of a lease at its end waits to go back to the pool; it does not
+// become part of a lease that still lives, where a hoarder could spend it once
+// more after it was refilled.
+func TestEndedLeaseIsNotLentAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.purse(w.process(), 400_000, time.Hour)
+	first := w.setAside(p, 300)
+	w.clock.advance(30 * time.Second)
+	p.mu.Lock()
+	p.leases[0].balance = 500
+	p.mu.Unlock()
+	second := w.setAside(p, 700) // more than the first has left
+	w.clock.advance(31 * time.Second)
+	if r := p.fromLease(100); r != nil {
+		t.Error("a call started on the money of an ended lease")
+	}
+	p.mu.Lock()
+	if len(p.backlog) != 1 || p.backlog[0].amount != 500 || p.backlog[0].lease != first.lease || second.lease.balance != 0 {
+		t.Errorf("backlog %+v, the second lease has %d", p.backlog, second.lease.balance)
+	}
+	p.mu.Unlock()
+}
