@@ -264,3 +264,25 @@ func TestClientSendFails(t *testing.T) {
 		})
 	}
 }
+
+// A client with an open call does not give way, even to a process that has not
+// heard of the call, and even if its limits are full again.
+func TestOpenCallKeepsItsClient(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	here, there := w.process(), w.process()
+	for i := range 31 {
+		w.settle(w.admit(here, w.visit(clientNumber(i), 1000)), 1000, 1000)
+	}
+	idle := clientNumber(31)
+	w.settle(w.admit(here, w.visit(idle, 1)), 1, 1)
+	w.clock.advance(time.Second) // full again, as far as here knows
+	open := w.admit(there, w.visit(idle, 1))
+	w.clock.advance(time.Second) // full again, the call still open
+	w.settle(w.admit(here, w.visit(clientNumber(100), 1)), 1, 1)
+	if got := w.number("net#1", "o_"+idle); got != 1 {
+		t.Errorf("%d open calls of the client are counted, want 1", got)
+	}
+	w.settle(open, 0, 0)
+	w.wantOpen("net#1", 0)
+}
