@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
 	"github.com/tokenfuse/tokenfuse/internal/auth"
+	"github.com/tokenfuse/tokenfuse/internal/challenge"
+	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -25,14 +28,17 @@ import (
 )
 
 // requestCost is what a request costs outside the store and the provider, both
-// of which answer at once here: checking the token, reading, counting, building
-// both writes, answering in 20 parts, logging.
+// of which answer at once here: telling who calls, reading, counting, drawing on
+// the pools, building the writes, answering in 20 parts, logging. To the handler
+// it looks like ten requests a second, so that it reads the fuse and keeps leases
+// as often as a busy instance would.
 func requestCost(ctx context.Context, l *lab) ([]table, error) {
 	users, err := newSigner()
 	if err != nil {
 		return nil, err
 	}
-	h, err := l.handler(ctx, users)
+	clock := &ticker{start: time.Now()}
+	h, err := l.handler(ctx, users, clock)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +60,7 @@ func requestCost(ctx context.Context, l *lab) ([]table, error) {
 			if stream {
 				name = caller.name + ", streamed"
 			}
-			values, err := requests(ctx, h, caller.token, stream)
+			values, err := requests(ctx, h, clock, caller.token, stream)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
@@ -65,8 +71,17 @@ func requestCost(ctx context.Context, l *lab) ([]table, error) {
 }
 
 // handler is the generate function with the configuration's policy.
-func (l *lab) handler(ctx context.Context, users *signer) (http.Handler, error) {
-	networks, err := fingerprint.New([]byte("a secret of this bench alone"))
+func (l *lab) handler(ctx context.Context, users *signer, clock *ticker) (http.Handler, error) {
+	secret := []byte("a secret of this bench alone")
+	networks, err := fingerprint.New(secret)
+	if err != nil {
+		return nil, err
+	}
+	source, err := fingerprint.NewSource()
+	if err != nil {
+		return nil, err
+	}
+	altcha, err := challenge.NewAltcha(secret, clock.now)
 	if err != nil {
 		return nil, err
 	}
@@ -75,22 +90,30 @@ func (l *lab) handler(ctx context.Context, users *signer) (http.Handler, error) 
 	if err != nil {
 		return nil, err
 	}
-	b, err := l.buckets(instantStore(l.policy.LongestPeriod()), "limits", time.Now)
+	store := instantStore(l.policy.LongestPeriod())
+	b, err := l.buckets(store, "limits", clock.now)
 	if err != nil {
 		return nil, err
+	}
+	pools := map[string]*bucket.Pool{}
+	for name, p := range l.policy.Pools {
+		if pools[name], err = b.NewPool("pool#"+name, int64(p.Ceiling), p.Period, bucket.PoolOptions{Monotonic: clock.elapsed}); err != nil {
+			return nil, err
+		}
 	}
 	providers := map[string]provider.Provider{}
 	for name := range l.policy.Providers {
 		providers[name] = instantProvider{}
 	}
 	return handler.New(handler.Config{
-		Policy: l.policy, Buckets: b, Providers: providers, Verifier: verifier, Networks: networks,
-		Log: slog.New(slog.NewJSONHandler(io.Discard, nil)), Now: time.Now,
+		Policy: l.policy, Buckets: b, Providers: providers, Verifier: verifier, Pools: pools,
+		Fuse: fuse.NewReader(store, "limits", clock.now), Networks: networks, Source: source, Challenges: altcha, Altcha: altcha,
+		Log: slog.New(slog.NewJSONHandler(io.Discard, nil)), Now: clock.now,
 	})
 }
 
 // requests makes one request again and again.
-func requests(ctx context.Context, h http.Handler, token string, stream bool) ([]float64, error) {
+func requests(ctx context.Context, h http.Handler, clock *ticker, token string, stream bool) ([]float64, error) {
 	prompt := strings.Repeat("What does the contract say about the notice period? ", 20)[:1000]
 	body := fmt.Sprintf(`{"model":"docqa","stream":%t,"max_tokens":300,"temperature":0.2,"messages":[{"role":"user","content":%q}]}`, stream, prompt)
 	header := http.Header{"Content-Type": {"application/json"}, "User-Agent": {"bench"}}
@@ -103,6 +126,7 @@ func requests(ctx context.Context, h http.Handler, token string, stream bool) ([
 	}
 	template.Header, template.RemoteAddr = header, "203.0.113.7:4711"
 	one := func() *discard {
+		clock.ticks.Add(1)
 		r := *template
 		r.Body = io.NopCloser(strings.NewReader(body))
 		w := &discard{header: http.Header{}}
@@ -126,6 +150,17 @@ func requests(ctx context.Context, h http.Handler, token string, stream bool) ([
 	}, nil
 }
 
+// ticker is a clock that moves on by a tenth of a second with each tick.
+type ticker struct {
+	start time.Time
+	ticks atomic.Int64
+}
+
+func (t *ticker) elapsed() time.Duration {
+	return time.Duration(t.ticks.Load()) * 100 * time.Millisecond
+}
+func (t *ticker) now() time.Time { return t.start.Add(t.elapsed()) }
+
 // discard is a ResponseWriter that keeps the first write.
 type discard struct {
 	header http.Header
@@ -143,8 +178,8 @@ func (d *discard) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// answering is a bucket.DynamoDB that answers every write at once with the same
-// item, that of a user in the midst of a session.
+// answering is a store that answers every write at once with the same item, that
+// of a user in the midst of a session, and in which nobody has set the fuse.
 type answering struct{ out dynamodb.UpdateItemOutput }
 
 func instantStore(longest time.Duration) *answering {
@@ -169,7 +204,7 @@ func (a *answering) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...fu
 }
 
 func (a *answering) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	return &dynamodb.GetItemOutput{Item: a.out.Attributes}, nil
+	return &dynamodb.GetItemOutput{}, nil
 }
 
 var _ bucket.DynamoDB = (*answering)(nil)
