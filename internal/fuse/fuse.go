@@ -1,11 +1,11 @@
-// Package fuse reads the state by which calls are cut off when too much is
+// Package fuse reads and sets the state by which calls are cut off when too much is
 // being spent.
 //
 // Guarantees: a process asks the store at most once in freshFor, however many
 // requests it serves, and those that wait share the answer. A state is obeyed at
 // most freshFor, and one read, late. It ends by itself at its time. While the
 // store cannot be read the last known state holds; if it was never read there is
-// none, only an error.
+// none, only an error. What an operator set is never overridden by the alarm.
 package fuse
 
 import (
@@ -128,7 +128,7 @@ func (r *Reader) Begin(ctx context.Context) (wait func() (Setting, error)) {
 func (r *Reader) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	setting, err := r.get(ctx)
+	setting, err := get(ctx, r.db, r.table)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err = err; err == nil {
@@ -138,9 +138,9 @@ func (r *Reader) refresh(ctx context.Context) {
 	r.reading = nil
 }
 
-func (r *Reader) get(ctx context.Context) (Setting, error) {
-	out, err := r.db.GetItem(ctx, &dynamodb.GetItemInput{
-		TableName:      &r.table,
+func get(ctx context.Context, db DynamoDB, table string) (Setting, error) {
+	out, err := db.GetItem(ctx, &dynamodb.GetItemInput{
+		TableName:      &table,
 		Key:            map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: Key}},
 		ConsistentRead: aws.Bool(true),
 	})

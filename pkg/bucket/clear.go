@@ -1,6 +1,9 @@
 package bucket
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // clearCredits times the period is what a clear adds to a limit's credits: more
 // than any open reservation's fence allows, so that a settle of one that was made
@@ -12,6 +15,21 @@ const clearCredits = 16
 // identity: none is made. Processes that remember a denial may repeat it for up to
 // a second.
 func (b *Buckets) Clear(ctx context.Context, key string, limits ...Limit) error {
+	return b.clear(ctx, key, "", limits)
+}
+
+// ClearClient is Clear for limits of one of an identity's clients. ErrNotFound if
+// there is no such client: then its limits are full. Abandoned calls of other
+// clients that began before it give nothing back to limits of the same name.
+func (b *Buckets) ClearClient(ctx context.Context, key, client string, limits ...Limit) error {
+	if !clientKey.MatchString(client) {
+		return fmt.Errorf("bucket: client key %q must be 8 characters A-Z, 2-7", client)
+	}
+	return b.clear(ctx, key, client, limits)
+}
+
+// clear makes the limits of an identity full, or those of a client if it is not "".
+func (b *Buckets) clear(ctx context.Context, key, client string, limits []Limit) error {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.ReserveTimeout)
 	defer cancel()
 	u := newUpdate()
@@ -20,9 +38,9 @@ func (b *Buckets) Clear(ctx context.Context, key string, limits ...Limit) error 
 		if err := l.Validate(); err != nil {
 			return err
 		}
-		u.setTo(u.name(tatAttr("", l.Name, l.period())), " = ", zero)
+		u.setTo(u.name(tatAttr(client, l.Name, l.period())), " = ", zero)
 		if l.Return != Never {
-			g := u.name(creditsAttr("", l.Name, l.period()))
+			g := u.name(creditsAttr(client, l.Name, l.period()))
 			u.setTo(g, " = if_not_exists(", g, ", ", zero, ") + ", u.number(clearCredits*l.period()))
 		}
 		u.setTo(u.name(clearedAttr(l.Name)), " = ", now)
@@ -31,6 +49,10 @@ func (b *Buckets) Clear(ctx context.Context, key string, limits ...Limit) error 
 		return nil
 	}
 	u.require("attribute_exists(", u.name(attrKey), ")")
+	if client != "" {
+		// Limits of a client that gave way must not come back without it.
+		u.require("attribute_exists(", u.name(openAttr(client)), ")")
+	}
 	w, err := b.write(ctx, key, u)
 	if err != nil {
 		return err

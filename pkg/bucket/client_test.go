@@ -94,6 +94,40 @@ func TestClientInFlight(t *testing.T) {
 	w.wantOpen("net#1", 0)
 }
 
+// More clients than there is room for, of which many can give way at any time, since
+// their calls gave everything back: none is turned away because others were
+// quicker.
+func TestCrowdOfClients(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var processes []*Buckets
+	for range 8 {
+		processes = append(processes, w.process())
+	}
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for range 8 {
+				req := w.visit(clientNumber(i), 10)
+				req.Client.MaxInFlight = 64 // those without room share it
+				d, err := processes[i%8].Reserve(ctx, req)
+				if err != nil || d.Reservation == nil {
+					t.Errorf("%v, %+v", err, d.Denials)
+					continue
+				}
+				if err := d.Reservation.Settle(ctx, []int64{0, 0}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := w.clients(); n > maxClients+1 {
+		t.Errorf("%d clients in the item", n)
+	}
+	w.wantOpen("net#1", 0)
+}
+
 // Rotating the user agent makes new clients, but they stay within the network's
 // limit, and within the item.
 func TestRotatingClientsStayWithinTheNetwork(t *testing.T) {

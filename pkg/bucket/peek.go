@@ -19,6 +19,8 @@ type State struct {
 	Holds []Hold
 	// InFlight is the number of open calls that count against MaxInFlight.
 	InFlight int
+	// Clients are the keys of the clients that the identity has, sorted.
+	Clients []string
 
 	tats map[string]int64
 	now  int64
@@ -37,6 +39,13 @@ func (s State) Limit(l Limit) Status { return s.ClientLimit("", l) }
 // ClientLimit is the state of a limit of one of the identity's clients.
 func (s State) ClientLimit(client string, l Limit) Status {
 	return l.status(s.tats[tatAttr(client, l.Name, l.period())], s.now)
+}
+
+// HasLimit reports whether the item has a limit at all: one that no call was ever
+// charged to is full and not there. client is "" for the identity's own.
+func (s State) HasLimit(client string, l Limit) bool {
+	_, ok := s.tats[tatAttr(client, l.Name, l.period())]
+	return ok
 }
 
 // Recall is what this process last saw of an identity, without asking the store:
@@ -64,6 +73,9 @@ func (b *Buckets) Peek(ctx context.Context, key string) (State, error) {
 func (b *Buckets) state(it item) (State, error) {
 	s := State{Exists: it != nil, tats: make(map[string]int64), now: b.now()}
 	for attr := range it {
+		if client, ok := strings.CutPrefix(attr, openAttr("")+"_"); ok {
+			s.Clients = append(s.Clients, client)
+		}
 		if !strings.HasPrefix(attr, tatPrefix) {
 			continue
 		}
@@ -73,6 +85,7 @@ func (b *Buckets) state(it item) (State, error) {
 		}
 		s.tats[attr] = tat
 	}
+	slices.Sort(s.Clients)
 	open, err := it.number(attrOpen)
 	if err != nil {
 		return State{}, err

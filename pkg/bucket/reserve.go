@@ -217,7 +217,7 @@ func (r *Reservation) deniedUnasked(last seen, now int64) Decision {
 	if !last.recentlyDenied(now) {
 		return Decision{}
 	}
-	if err := r.makeRoom(last, now); err != nil {
+	if err := r.makeRoom(last, now, false); err != nil {
 		return Decision{}
 	}
 	return r.judge(r.remembered(last), now)
@@ -272,7 +272,7 @@ func (r *Reservation) admit(ctx context.Context, last seen) (Decision, error) {
 			}
 		}
 		last = see(w.item, 0)
-		if err := r.makeRoom(last, now); err != nil {
+		if err := r.makeRoom(last, now, try >= maxTries/2); err != nil {
 			return Decision{}, err
 		}
 		place, _ = r.client.place(last, now)
@@ -300,9 +300,10 @@ func (r *Reservation) admit(ctx context.Context, last seen) (Decision, error) {
 }
 
 // makeRoom makes the request one of the clients that share Overflow, if there is
-// no room for its own.
-func (r *Reservation) makeRoom(last seen, now int64) error {
-	if _, room := r.client.place(last, now); room {
+// no room for its own, or if others kept taking the room that it was to get
+// (jostled): Overflow's nobody can take.
+func (r *Reservation) makeRoom(last seen, now int64, jostled bool) error {
+	if p, room := r.client.place(last, now); room && !(jostled && p.evict != "") {
 		return nil
 	}
 	if r.unanswered {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -92,7 +93,7 @@ func (h *Handler) reserveRequest(r *http.Request, c *call, deadline time.Time) b
 		Deadline:    deadline,
 		Note:        note{feature: c.offer.feature.Name, input: c.input, cost: c.worst.money}.encode(),
 	}
-	if c.identity.kind == networkKind {
+	if c.identity.kind == limits.Network {
 		req.Client = bucket.Client{Key: c.identity.client, MaxInFlight: req.MaxInFlight}
 		req.MaxInFlight = maxNetworkCalls
 		if n := c.identity.tier.Network; n != nil {
@@ -122,22 +123,22 @@ func denied(r *http.Request, c *call, d bucket.Decision) *apiError {
 		return e
 	}
 	l := o.limit(longest.Limit.Name)
-	if l.pass {
+	if l.PassCalls {
 		e := required(r)
 		e.message = "Your pass is used up. " + e.message
 		return e
 	}
-	e.limit.Unit = string(l.unit)
+	e.limit.Unit = string(l.Unit)
 	e.limit.Affordable = affordable(o, c.capped, d)
 	period := "in " + inWords(l.Period)
 	switch {
-	case l.quota:
+	case l.Quota:
 		e.code = insufficientQuota
 		e.message = fmt.Sprintf("Your quota for %s is used up: %d %s. %s", o.feature.Name, l.Capacity, period, again)
-	case l.unit == policy.USDMicros:
+	case l.Unit == policy.USDMicros:
 		e.code = insufficientQuota
 		e.message = fmt.Sprintf("Your spending limit is reached: $%s %s. %s", price.Pico(l.Capacity)*price.Dollar/1_000_000, period, again)
-	case l.unit == policy.Tokens:
+	case l.Unit == policy.Tokens:
 		e.message = fmt.Sprintf("This call may need %d tokens and %d of %d are left. %s", longest.Requested, longest.Remaining, l.Capacity, again)
 		if e.limit.Affordable != nil {
 			e.message += fmt.Sprintf(" An answer of at most %d tokens would fit now.", *e.limit.Affordable)
@@ -155,13 +156,13 @@ func retryAfter(d bucket.Denial) time.Duration {
 	return d.RetryAfter
 }
 
-func (o *offer) limit(name string) limit {
+func (o *offer) limit(name string) limits.Limit {
 	for _, l := range o.limits {
 		if l.Name == name {
 			return l
 		}
 	}
-	return limit{} // no limit but ours can deny
+	return limits.Limit{} // no limit but ours can deny
 }
 
 // affordable is the largest max_tokens with which the same request would be
@@ -171,19 +172,19 @@ func affordable(o *offer, c *capped, d bucket.Decision) *int64 {
 		if denial.Limit.Name == bucket.InFlight {
 			return nil
 		}
-		if l := o.limit(denial.Limit.Name); l.quota || l.pass || l.unit == policy.Requests {
+		if l := o.limit(denial.Limit.Name); l.Quota || l.PassCalls || l.Unit == policy.Requests {
 			return nil
 		}
 	}
 	most := c.maxOutput
 	for i, s := range d.Limits {
 		switch l := o.limits[i]; {
-		case l.quota, l.pass:
-		case l.unit == policy.Tokens:
+		case l.Quota, l.PassCalls:
+		case l.Unit == policy.Tokens:
 			most = min(most, s.Remaining-c.input)
-		case l.unit == policy.USDMicros && s.Remaining == 0:
+		case l.Unit == policy.USDMicros && s.Remaining == 0:
 			return nil // a free call costs the least amount, too
-		case l.unit == policy.USDMicros:
+		case l.Unit == policy.USDMicros:
 			most = min(most, o.model.Prices.AffordableOutput(c.input, price.Pico(s.Remaining)*price.Dollar/1_000_000))
 		}
 	}

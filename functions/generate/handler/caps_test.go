@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
@@ -159,7 +160,7 @@ func TestCutProperties(t *testing.T) {
 	for _, feature := range []string{"docqa", "open"} {
 		for _, tokenizer := range tokens.Names() {
 			t.Run(feature+"/"+tokenizer, func(t *testing.T) {
-				o := *g.handler.offers[audience{policy.Anonymous, networkKind}][feature]
+				o := *g.handler.offers[audience{policy.Anonymous, limits.Network}][feature]
 				var err error
 				if o.tokenizer, err = tokens.New(tokenizer); err != nil {
 					t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
+	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
@@ -78,7 +79,7 @@ func (h *Handler) solveChallenge(w http.ResponseWriter, r *http.Request, e *entr
 		return apiErr
 	}
 	ctx, tier, network := r.Context(), h.Policy.Tiers[policy.Anonymous], "net#"+at.networks[0]
-	e.identify(identity{kind: networkKind, id: at.networks[0], tier: tier})
+	e.identify(identity{kind: limits.Network, id: at.networks[0], tier: tier})
 	if h.Altcha == nil {
 		asked, apiErr := h.charge(r, network, siteverifies, policy.Requests)
 		if apiErr != nil {
@@ -90,7 +91,7 @@ func (h *Handler) solveChallenge(w http.ResponseWriter, r *http.Request, e *entr
 	if err != nil {
 		return h.challengeFailed(r, err)
 	}
-	pass, apiErr := h.charge(r, network, newLimit(&tier.Passes.Limit, bucket.OnSettle).Limit, policy.Requests)
+	pass, apiErr := h.charge(r, network, limits.OfPasses(tier.Passes).Limit, policy.Requests)
 	if apiErr != nil {
 		return apiErr
 	}
@@ -208,7 +209,7 @@ func (h *Handler) softShare(r *http.Request, id identity, o *offer, c *capped) f
 // restingShare is the soft share of a caller that shows no sign of a script.
 func (h *Handler) restingShare(id identity) float64 {
 	share := id.tier.ChallengeAt
-	if id.kind != networkKind || h.Challenges == nil || share <= 0 || share >= 1 {
+	if id.kind != limits.Network || h.Challenges == nil || share <= 0 || share >= 1 {
 		return 0
 	}
 	return share * h.Networks.Jitter(id.client)
@@ -219,7 +220,7 @@ func (h *Handler) restingShare(id identity) float64 {
 func (h *Handler) networkBusy(id identity, o *offer) bool {
 	state := h.Buckets.Recall(id.key())
 	for _, l := range o.limits {
-		if l.network && state.Limit(l.Limit).Remaining < l.Capacity/2 {
+		if l.Network && state.Limit(l.Limit).Remaining < l.Capacity/2 {
 			return true
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
-	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/limits"
 )
 
 // models answers GET /v1/models: the features that the caller may use.
@@ -48,15 +48,6 @@ func (h *Handler) limits(w http.ResponseWriter, r *http.Request, e *entry) *apiE
 		logger(r.Context()).Error("peek failed", "error", err)
 		return unavailable(storeUnavailable, "The limits could not be read at the moment. Try again.")
 	}
-	type shownLimit struct {
-		Name       string      `json:"name"`
-		Unit       policy.Unit `json:"unit"`
-		Capacity   int64       `json:"capacity"`
-		Period     int64       `json:"period_seconds"`
-		Remaining  int64       `json:"remaining"`
-		Reset      int64       `json:"reset_seconds"`
-		RetryAfter int64       `json:"retry_after_seconds"`
-	}
 	var view struct {
 		Identity struct {
 			Kind string `json:"kind"`
@@ -67,27 +58,22 @@ func (h *Handler) limits(w http.ResponseWriter, r *http.Request, e *entry) *apiE
 		Challenge struct {
 			Required bool `json:"required"`
 		} `json:"challenge"`
-		Limits []shownLimit `json:"limits"`
+		Limits []limits.View `json:"limits"`
 	}
-	view.Identity.Kind, view.Identity.ID, view.Identity.Tier = id.kind.shown(), id.shownID(), id.tier.Name
+	view.Identity.Kind, view.Identity.ID, view.Identity.Tier = id.kind.Shown(), id.shownID(), id.tier.Name
 	view.Fuse = string(setting.State)
-	limits := tierLimits(id.tier, id.kind)
-	for _, name := range h.Policy.FeatureNames(id.tier.Name) {
-		limits = append(limits, quotaOf(h.Policy.Features[name], id.kind)...)
-	}
 	share := h.restingShare(id)
-	view.Challenge.Required = h.Challenges != nil && id.kind == networkKind && setting.State == fuse.Challenge
-	for _, l := range limits {
+	view.Challenge.Required = h.Challenges != nil && id.kind == limits.Network && setting.State == fuse.Challenge
+	for _, l := range limits.Of(h.Policy, id.tier, id.kind) {
 		client := ""
-		if l.client {
+		if l.OfClient {
 			client = id.client
 		}
 		s := state.ClientLimit(client, l.Limit)
-		if share > 0 && l.client && !l.quota && s.FullIn.Seconds() >= share*l.Period.Seconds() {
+		if share > 0 && l.OfClient && !l.Quota && s.FullIn.Seconds() >= share*l.Period.Seconds() {
 			view.Challenge.Required = true
 		}
-		view.Limits = append(view.Limits, shownLimit{l.Name, l.unit, l.Capacity, int64(l.Period.Seconds()),
-			s.Remaining, ceilSeconds(s.FullIn), ceilSeconds(s.NextIn)})
+		view.Limits = append(view.Limits, limits.ViewOf(l, s))
 	}
 	answerJSON(w, view)
 	return nil

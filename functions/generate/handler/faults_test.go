@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/local/engine"
@@ -90,7 +91,7 @@ func newGround(t *testing.T, opts bucket.Options) *ground {
 	g.start = g.now()
 	g.token = g.rig.token("123", "")
 	g.used = amount{tokens: 40_000, money: price.Dollar, results: 1}
-	o := g.handler.offers[audience{"user", userKind}]["cv"]
+	o := g.handler.offers[audience{"user", limits.User}]["cv"]
 	d, err := g.handler.Buckets.Reserve(context.Background(), bucket.Request{
 		Key: "user#123", Charges: o.charges(g.used, 0), MaxInFlight: 1, Deadline: g.now().Add(time.Minute),
 	})
@@ -160,7 +161,7 @@ func (g *ground) wantCharged(f fate, open int64) {
 		want["tokens"] += call.Billed.Total()
 		want["spend"] += testPrices.Cost(call.Billed).MicroDollars()
 	}
-	for _, l := range tierLimits(g.policy.Tiers["user"], userKind) {
+	for _, l := range limits.OfTier(g.policy.Tiers["user"], limits.User) {
 		if w, ok := want[l.Name]; ok && g.debt(l.Limit) != w {
 			g.t.Errorf("%s: %d charged, want %d", l.Name, g.debt(l.Limit), w)
 		}

@@ -31,6 +31,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
+	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -73,7 +74,7 @@ type Handler struct {
 // audience is a kind of callers of a tier: who has the same limits.
 type audience struct {
 	tier string
-	kind kind
+	kind limits.Kind
 }
 
 type route func(*Handler, http.ResponseWriter, *http.Request, *entry) *apiError
@@ -112,14 +113,14 @@ func New(cfg Config) (*Handler, error) {
 }
 
 // kinds are the kinds of callers of a tier.
-func (h *Handler) kinds(t *policy.Tier) []kind {
+func (h *Handler) kinds(t *policy.Tier) []limits.Kind {
 	switch {
 	case t.Name != policy.Anonymous:
-		return []kind{userKind}
+		return []limits.Kind{limits.User}
 	case h.Passes == nil:
-		return []kind{networkKind}
+		return []limits.Kind{limits.Network}
 	}
-	return []kind{networkKind, passKind}
+	return []limits.Kind{limits.Network, limits.Pass}
 }
 
 // ServeHTTP answers a request.

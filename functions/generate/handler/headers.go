@@ -46,7 +46,7 @@ func limitHeaders(h http.Header, o *offer, d bucket.Decision, denied *limitError
 func tightest(h http.Header, suffix string, unit policy.Unit, o *offer, d bucket.Decision) {
 	var least *bucket.Status
 	for i := range d.Limits {
-		if o.limits[i].unit == unit && (least == nil || d.Limits[i].Remaining < least.Remaining) {
+		if o.limits[i].Unit == unit && (least == nil || d.Limits[i].Remaining < least.Remaining) {
 			least = &d.Limits[i]
 		}
 	}

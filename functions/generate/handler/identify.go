@@ -7,54 +7,25 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
+	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
 )
 
-// kind is what an identity is.
-type kind string
-
-const (
-	userKind    kind = "user"    // signed in
-	networkKind kind = "network" // anonymous, known by its network and client
-	passKind    kind = "pass"    // anonymous, but has solved a challenge
-)
-
-// shown is the kind as callers see it.
-func (k kind) shown() string {
-	if k == userKind {
-		return "user"
-	}
-	return policy.Anonymous
-}
-
 // identity is who is charged.
 type identity struct {
-	kind kind
+	kind limits.Kind
 	id   string // the subject, or an opaque key
 	tier *policy.Tier
-	// client is what tells the callers of a network apart; only of networkKind.
+	// client is what tells the callers of a network apart; only of limits.Network.
 	client string
 }
 
 // key is the partition key of the identity's buckets.
-func (i identity) key() string {
-	switch i.kind {
-	case userKind:
-		return "user#" + i.id
-	case passKind:
-		return "pass#" + i.id
-	}
-	return "net#" + i.id
-}
+func (i identity) key() string { return i.kind.Key(i.id) }
 
 // shownID is the id as its owner sees it and support needs it.
-func (i identity) shownID() string {
-	if i.kind == userKind {
-		return i.id
-	}
-	return i.key()
-}
+func (i identity) shownID() string { return i.kind.ShownID(i.id) }
 
 // identify tells who calls. A token that is no good is refused; it never makes
 // its bearer anonymous.
@@ -82,7 +53,7 @@ func (h *Handler) identify(r *http.Request) (identity, *apiError) {
 	if plan := h.Policy.Tiers[user.Plan]; plan != nil && plan.Name != policy.Anonymous {
 		tier = plan
 	}
-	return identity{kind: userKind, id: user.Subject, tier: tier}, nil
+	return identity{kind: limits.User, id: user.Subject, tier: tier}, nil
 }
 
 // passHeader carries the pass of a caller who solved a challenge.
@@ -104,13 +75,13 @@ func (h *Handler) identifyAnonymous(r *http.Request) (identity, *apiError) {
 		if err != nil {
 			return identity{}, h.challengeFailed(r, err)
 		}
-		return identity{kind: passKind, id: pass.ID, tier: tier}, nil
+		return identity{kind: limits.Pass, id: pass.ID, tier: tier}, nil
 	}
 	client, err := h.Networks.Client(at.signals, h.Now())
 	if err != nil {
 		return identity{}, unknownSource(r, err)
 	}
-	return identity{kind: networkKind, id: at.networks[0], client: client, tier: tier}, nil
+	return identity{kind: limits.Network, id: at.networks[0], client: client, tier: tier}, nil
 }
 
 // location is where a request comes from.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
@@ -16,84 +17,28 @@ import (
 type offer struct {
 	feature   *policy.Feature
 	tier      *policy.Tier
-	kind      kind
+	kind      limits.Kind
 	model     *policy.Model
 	provider  provider.Provider
 	tokenizer *tokens.Tokenizer
 	baseInput int64 // tokens of the system prompt and of the framing of any request
-	limits    []limit
+	limits    []limits.Limit
 	policy    string // the RateLimit-Policy header
 }
 
-// limit is a limit of the caller: the rule for the bucket, and what it counts.
-type limit struct {
-	bucket.Limit
-	unit    policy.Unit
-	quota   bool // a number of results
-	network bool // of a whole network of anonymous callers
-	client  bool // of one client in it
-	pass    bool // the number of calls that a pass is good for
-}
-
-func newOffer(f *policy.Feature, t *policy.Tier, k kind, p provider.Provider) (*offer, error) {
+func newOffer(f *policy.Feature, t *policy.Tier, k limits.Kind, p provider.Provider) (*offer, error) {
 	tokenizer, err := tokens.New(f.Model.Tokenizer)
 	if err != nil {
 		return nil, err
 	}
 	o := &offer{feature: f, tier: t, kind: k, model: f.Model, provider: p, tokenizer: tokenizer,
-		baseInput: int64(tokenizer.PerReply()), limits: tierLimits(t, k)}
+		baseInput: int64(tokenizer.PerReply()), limits: limits.OfTier(t, k)}
 	if f.System != "" {
 		o.baseInput += int64(tokenizer.PerMessage() + tokenizer.Count(f.System))
 	}
-	o.limits = append(o.limits, quotaOf(f, k)...)
+	o.limits = append(o.limits, limits.OfFeature(f, k)...)
 	o.policy = policyHeader(o.limits)
 	return o, nil
-}
-
-// tierLimits are a tier's limits of one identity. Tokens and money come back
-// when they were not used; requests never do, or failing calls would be free.
-func tierLimits(t *policy.Tier, k kind) []limit {
-	var limits []limit
-	add := func(l *policy.Limit, r bucket.Return, mark func(*limit)) {
-		if l == nil {
-			return
-		}
-		made := newLimit(l, r)
-		if mark != nil {
-			mark(&made)
-		}
-		limits = append(limits, made)
-	}
-	var own func(*limit)
-	switch k {
-	case networkKind:
-		own = func(l *limit) { l.client = true }
-		if n := t.Network; n != nil {
-			whole := func(l *limit) { l.network = true }
-			add(n.Requests, bucket.Never, whole)
-			add(n.Tokens, bucket.OnSettle, whole)
-		}
-	case passKind:
-		add(t.Passes.CallsLimit(), bucket.OnExpiry, func(l *limit) { l.pass = true })
-	}
-	add(t.Requests, bucket.Never, own)
-	add(t.Tokens, bucket.OnSettle, own)
-	add(t.Spend, bucket.OnSettle, own)
-	return limits
-}
-
-// quotaOf is a feature's quota, if it has one.
-func quotaOf(f *policy.Feature, k kind) []limit {
-	if f.Quota == nil {
-		return nil
-	}
-	l := newLimit(f.Quota, bucket.OnExpiry)
-	l.quota, l.client = true, k == networkKind
-	return []limit{l}
-}
-
-func newLimit(l *policy.Limit, r bucket.Return) limit {
-	return limit{Limit: bucket.Limit{Name: l.Name, Capacity: l.Capacity, Period: l.Period, Return: r}, unit: l.Unit}
 }
 
 // count is what a message costs of the input, framing included.
@@ -101,20 +46,21 @@ func (o *offer) count(m provider.Message) int64 {
 	return int64(o.tokenizer.PerMessage() + o.tokenizer.Count(m.Content))
 }
 
-// amount is what a use of tokens, money and results comes to in the limit's unit.
+// amount is a use of tokens, money and results.
 type amount struct {
 	tokens  int64
 	money   price.Pico
 	results int64
 }
 
-func (l limit) of(a amount) int64 {
+// in is what a comes to in the unit of a limit.
+func (a amount) in(l limits.Limit) int64 {
 	switch {
-	case l.quota, l.pass:
+	case l.Quota, l.PassCalls:
 		return a.results
-	case l.unit == policy.Tokens:
+	case l.Unit == policy.Tokens:
 		return a.tokens
-	case l.unit == policy.USDMicros:
+	case l.Unit == policy.USDMicros:
 		return a.money.MicroDollars()
 	}
 	return 1
@@ -126,8 +72,8 @@ func (l limit) of(a amount) int64 {
 func (o *offer) charges(worst amount, soft float64) []bucket.Charge {
 	charges := make([]bucket.Charge, len(o.limits))
 	for i, l := range o.limits {
-		charges[i] = bucket.Charge{Limit: l.Limit, Cost: max(1, l.of(worst)), OfClient: l.client}
-		if l.client && !l.quota {
+		charges[i] = bucket.Charge{Limit: l.Limit, Cost: max(1, worst.in(l)), OfClient: l.OfClient}
+		if l.OfClient && !l.Quota {
 			charges[i].Soft = soft
 		}
 	}
@@ -138,20 +84,20 @@ func (o *offer) charges(worst amount, soft float64) []bucket.Charge {
 func (o *offer) used(a amount) []int64 {
 	used := make([]int64, len(o.limits))
 	for i, l := range o.limits {
-		used[i] = l.of(a)
+		used[i] = a.in(l)
 	}
 	return used
 }
 
 // policyHeader lists limits as RateLimit-Policy does.
-func policyHeader(limits []limit) string {
+func policyHeader(list []limits.Limit) string {
 	var b strings.Builder
-	for i, l := range limits {
+	for i, l := range list {
 		if i > 0 {
 			b.WriteString(", ")
 		}
 		fmt.Fprintf(&b, `"%s";q=%d;w=%d`, l.Name, l.Capacity, int64(l.Period.Seconds()))
-		if l.unit == policy.Tokens {
+		if l.Unit == policy.Tokens {
 			b.WriteString(`;qu="tokens"`)
 		}
 	}

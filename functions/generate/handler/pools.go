@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
+	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -75,7 +76,7 @@ func (h *Handler) obey(r *http.Request, id identity, s fuse.Setting, err error) 
 	case err != nil:
 		logger(r.Context()).Error("the fuse was never read", "error", err)
 		return unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")
-	case s.State == fuse.Open, s.State == fuse.AnonymousOff && id.kind != userKind:
+	case s.State == fuse.Open, s.State == fuse.AnonymousOff && id.kind != limits.User:
 		e := refuse(fuseOpen, "", "This service is switched off for the moment.")
 		e.retryAfter = time.Minute
 		if !s.Until.IsZero() {
@@ -83,7 +84,7 @@ func (h *Handler) obey(r *http.Request, id identity, s fuse.Setting, err error) 
 		}
 		e.message += " You can ask again in " + inWords(e.retryAfter) + "."
 		return e
-	case s.State == fuse.Challenge && id.kind == networkKind && h.Challenges != nil:
+	case s.State == fuse.Challenge && id.kind == limits.Network && h.Challenges != nil:
 		return required(r)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/local/faults"
@@ -389,7 +390,7 @@ func answering(usage string) func(http.Handler) http.Handler {
 
 // cvInput is how many tokens the prompt "Hi." to cv has.
 func (g *rig) cvInput() int64 {
-	o := g.handler.offers[audience{"user", userKind}]["cv"]
+	o := g.handler.offers[audience{"user", limits.User}]["cv"]
 	return o.baseInput + o.count(provider.Message{Role: "user", Content: "Hi."})
 }
 
