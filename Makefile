@@ -10,7 +10,7 @@ FUZZTIME = 10s
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: dev build test race fuzz lint bench
+.PHONY: dev build test race fuzz lint bench prices-check
 
 dev: node_modules/.package-lock.json build
 	@exec $(BIN)/tokenfuse dev $(ARGS)
@@ -43,6 +43,11 @@ lint:
 
 bench: node_modules/.package-lock.json
 	go run ./bench $(ARGS)
+
+# Prices of tokenfuse.yaml and prices.yaml against those published in npm's
+# @pydantic/genai-prices. ARGS='-meant small' for a price that is meant to differ.
+prices-check: node_modules/.package-lock.json
+	go run ./internal/policy/prices_check $(ARGS) tokenfuse.yaml prices.yaml
 
 # The DynamoDB-compatible engine, and the client of the examples and tests. npm
 # writes this file when it installs.

@@ -305,6 +305,18 @@ func (p *Policy) LongestPeriod() time.Duration {
 	return longest
 }
 
+// callMargin is for admitting and settling a call.
+const callMargin = 10 * time.Second
+
+// LongestCall is the longest time from a call's reservation to its settle.
+func (p *Policy) LongestCall() time.Duration {
+	var longest time.Duration
+	for _, provider := range p.Providers {
+		longest = max(longest, provider.Timeout)
+	}
+	return longest + callMargin
+}
+
 // models are the models that may answer a call to f.
 func (f *Feature) models() []*Model {
 	var models []*Model

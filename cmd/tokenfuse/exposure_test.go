@@ -1,0 +1,59 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/tokenfuse/tokenfuse/internal/exposure"
+)
+
+func TestExposure(t *testing.T) {
+	t.Parallel()
+	// A call costs at most 100 x $1 + 100 x $2 a million = $0.0003; a client has
+	// 2,000 tokens in an hour.
+	file := writeFile(t, goodConfig+"pools: {all: {usd: 5, per: 1h}}\n")
+	got := command(t, "exposure", "--config", file)
+	if got.code != 0 || got.stderr != "" {
+		t.Fatalf("%+v", got)
+	}
+	for _, want := range []string{
+		// Without a limit of its network a client is whatever it calls itself.
+		"One script can cost you $8.21 an hour today; with this configuration $5.00, and everybody together at most $5.00.\n",
+		"  one client  ", "  0.004  ", "Suggested alarm: threshold_usd: \"2\".",
+	} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("no %q in\n%s", want, got.stdout)
+		}
+	}
+
+	got = command(t, "exposure", "--config", file, "--json")
+	var report exposure.Report
+	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || got.code != 0 || got.stderr != "" {
+		t.Fatalf("%v, %+v", err, got)
+	}
+	if report.Everybody.String() != "5.00" || len(report.Lines) != 2*4+1 {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestExposureFails(t *testing.T) {
+	t.Parallel()
+	bad := writeFile(t, goodConfig+"frills: true\n")
+	for _, test := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"exposure --config " + bad, 1, "line 6: frills"},
+		{"exposure --json --config " + bad, 1, "has 1 mistake\n"},
+		{"exposure --config no-such.yaml", 1, "no-such.yaml: no such file"},
+		{"exposure --frills", 2, "Try: tokenfuse exposure --help"},
+		{"exposure tokenfuse.yaml", 2, "tokenfuse.yaml"},
+	} {
+		got := command(t, strings.Fields(test.args)...)
+		if got.code != test.code || got.stdout != "" || !strings.Contains(got.stderr, test.says) {
+			t.Errorf("%s: %+v", test.args, got)
+		}
+	}
+}

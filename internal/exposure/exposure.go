@@ -1,0 +1,255 @@
+// Package exposure says what abuse can cost in an hour, from the configuration
+// alone: without the bundle, and with its limits and pools.
+//
+// Guarantees: every amount with the bundle is an upper bound, in exact money,
+// for an hour, on what Report.Assumptions says; pools count as the ceilings that
+// they are. Of the same line the amount with the bundle is never above that
+// without it; no client costs more than its network, no number of networks more
+// than all anonymous callers, and nobody more than everybody.
+//
+// Trusted: the prices in the configuration, and that a provider keeps to the
+// caps that it is sent.
+package exposure
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/price"
+)
+
+// CallsPerMinute is what one caller sends where nothing limits it: one script
+// once made 41,000 requests in 90 minutes, 456 a minute.
+const CallsPerMinute = 456
+
+// free bounds callers who can call only what costs nothing.
+const free = "free models"
+
+// networks is how many networks a script with rented addresses has.
+const networks = 1000
+
+// Who is a caller, or several.
+type Who string
+
+// From one browser to everybody.
+const (
+	Client       Who = "client"        // one anonymous client, without a pass
+	Network      Who = "network"       // all clients of a network, and its passes
+	ManyNetworks Who = "networks_1000" // a thousand networks
+	AllAnonymous Who = "all_anonymous"
+	OneUser      Who = "user"
+	Everybody    Who = "everybody"
+)
+
+// Report is the exposure of a configuration. Amounts are dollars an hour.
+type Report struct {
+	Summary string `json:"summary"` // one line, for people
+
+	// The dearest of one client, network or user.
+	OneScriptToday Amount `json:"one_script_without_usd_per_hour"`
+	OneScript      Amount `json:"one_script_with_usd_per_hour"`
+	Everybody      Amount `json:"everybody_with_usd_per_hour"`
+
+	Lines       []Line   `json:"lines"`
+	Alarm       Alarm    `json:"suggested_alarm"`
+	Assumptions []string `json:"assumptions"`
+}
+
+// Line is the exposure to one kind of caller.
+type Line struct {
+	Who         Who    `json:"who"`
+	Tier        string `json:"tier,omitempty"`    // empty: all
+	Feature     string `json:"feature,omitempty"` // empty: all of the tier's, in the dearest mix
+	DearestCall Amount `json:"dearest_call_usd"`
+	Without     Amount `json:"without_usd_per_hour"`
+	With        Amount `json:"with_usd_per_hour"`    // what limits and pools admit
+	By          string `json:"bounded_by,omitempty"` // a limit, a pool or a sum; empty: nothing
+	// The same of the limits alone.
+	Limits   Amount `json:"limits_usd_per_hour"`
+	LimitsBy string `json:"limits_bounded_by,omitempty"`
+}
+
+// Alarm is a suggestion for the section of that name.
+type Alarm struct {
+	Threshold Amount `json:"threshold_usd"` // Unbounded: none can be told
+	Factor    int64  `json:"factor"`        // times the highest normal hour
+	Why       string `json:"why"`
+}
+
+// Of works out the exposure of p.
+func Of(p *policy.Policy) Report {
+	var r Report
+	total := everybody(p)
+	for _, t := range tiers(p) {
+		features := p.FeatureNames(t.Name)
+		r.add(p, t, "", menuOf(p, t, features...))
+		for _, f := range features {
+			r.add(p, t, f, menuOf(p, t, f))
+		}
+	}
+	for _, l := range r.Lines {
+		total.DearestCall = max(total.DearestCall, l.DearestCall)
+		switch l.Who {
+		case Client, Network, OneUser:
+			r.OneScript = max(r.OneScript, l.With)
+			r.OneScriptToday = max(r.OneScriptToday, unlimited(l.DearestCall))
+		}
+	}
+	if total.DearestCall == 0 { // free models, or nobody can call anything
+		total = Line{Who: Everybody, By: free}
+	}
+	// Limits that are looser than the assumption make today no better.
+	if r.OneScript != Unbounded {
+		r.OneScriptToday = max(r.OneScriptToday, r.OneScript)
+	}
+	r.Lines = append(r.Lines, total)
+	r.Everybody = total.With
+	r.Summary = r.summary()
+	r.Alarm = suggest(r.Everybody)
+	r.Assumptions = assumptions
+	return r
+}
+
+// add adds the lines of a tier's callers that ask for what is on the menu.
+func (r *Report) add(p *policy.Policy, t *policy.Tier, feature string, m menu) {
+	pools := nothing
+	for _, pool := range p.PoolsFor(t) {
+		pools = pools.or(poolBound(pool))
+	}
+	if m.dearest == 0 {
+		pools = bound{by: free}
+	}
+	add := func(who Who, limits bound) {
+		with := limits.or(pools)
+		r.Lines = append(r.Lines, Line{
+			Who: who, Tier: t.Name, Feature: feature, DearestCall: m.dearest,
+			Without: without(who, m.dearest, with.amount), With: with.amount, By: with.by,
+			Limits: limits.amount, LimitsBy: limits.by,
+		})
+	}
+	own := limits{tokens: t.Tokens, requests: t.Requests, spend: t.Spend}
+	if t.Name != policy.Anonymous {
+		add(OneUser, own.admit(m, time.Hour))
+		return
+	}
+	shared := nothing
+	if n := t.Network; n != nil {
+		shared = limits{tokens: n.Tokens, requests: n.Requests}.admit(m, time.Hour)
+	}
+	network := shared
+	if p.Challenge != nil && t.Passes != nil {
+		network = withPasses(shared, t.Passes, own, m)
+	}
+	add(Client, own.admit(m, time.Hour).or(shared))
+	add(Network, network)
+	add(ManyNetworks, network.times(networks))
+	add(AllAnonymous, nothing)
+}
+
+// withPasses adds what the passes of a network can cost. A pass that was given
+// out up to its life before the hour may be used in it.
+func withPasses(shared bound, passes *policy.Passes, own limits, m menu) bound {
+	count := within(&passes.Limit, time.Hour+passes.TTL)
+	own.calls = int64(passes.Calls)
+	each := own.admit(m, min(passes.TTL, time.Hour))
+	return boundBy(shared.amount.plus(each.amount.times(count)),
+		"%s %s + %s passes x %s", shared.by, shared.amount, thousands(count), each.amount)
+}
+
+// everybody is the line of all callers together. Only pools bound them: `all`,
+// or, if every tier has one of its own, their sum.
+func everybody(p *policy.Policy) Line {
+	sum, own := bound{}, map[string]bool{}
+	for _, t := range tiers(p) {
+		pool := p.Pools[t.Pool]
+		switch {
+		case pool == nil:
+			sum = nothing
+		case !own[t.Pool]:
+			own[t.Pool] = true
+			sum = boundBy(sum.amount.plus(poolBound(pool).amount), "the tiers' pools")
+		}
+	}
+	if all := p.Pools[policy.PoolAll]; all != nil {
+		sum = poolBound(all).or(sum)
+	}
+	return Line{Who: Everybody, Without: Unbounded, Limits: Unbounded, With: sum.amount, By: sum.by}
+}
+
+// tiers are those whose callers can call something, anonymous first.
+func tiers(p *policy.Policy) []*policy.Tier {
+	var list []*policy.Tier
+	for _, name := range slices.Sorted(maps.Keys(p.Tiers)) {
+		switch t := p.Tiers[name]; {
+		case len(p.FeatureNames(name)) == 0:
+		case name == policy.Anonymous:
+			list = slices.Insert(list, 0, t)
+		case p.Auth != nil: // nobody is a user without it
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// unlimited is what one caller costs that nothing but the caps limits.
+func unlimited(dearest Amount) Amount { return dearest.times(CallsPerMinute * 60) }
+
+// without is what who can cost without the bundle. It is not below with: a limit
+// that is looser than the assumption admits no more than was possible before.
+func without(who Who, dearest, with Amount) Amount {
+	switch {
+	case dearest == 0:
+		return 0
+	case who == AllAnonymous:
+		return Unbounded
+	case who == ManyNetworks:
+		return max(with, unlimited(dearest).times(networks))
+	}
+	return max(with, unlimited(dearest))
+}
+
+func (r *Report) summary() string {
+	if len(r.Lines) == 1 {
+		return "Nobody can call anything with this configuration."
+	}
+	today := "One script can cost you $" + r.OneScriptToday.String() + " an hour today; "
+	if r.OneScriptToday == Unbounded {
+		today = "One script can cost you any amount today; "
+	}
+	switch {
+	case r.Everybody != Unbounded:
+		return today + fmt.Sprintf("with this configuration $%s, and everybody together at most $%s.", r.OneScript, r.Everybody)
+	case r.OneScript != Unbounded:
+		return today + fmt.Sprintf("with this configuration $%s, but nothing bounds everybody together: set pools.", r.OneScript)
+	}
+	return today + "with this configuration nothing bounds it: set pools, and tiers.anonymous.network."
+}
+
+// suggest gives a threshold for the alarm.
+func suggest(everybody Amount) Alarm {
+	const factor = 4
+	if everybody == Unbounded || everybody == 0 {
+		return Alarm{Unbounded, factor, "Without a ceiling no number of dollars can be told: compare with the highest normal hour."}
+	}
+	const least = Amount(price.Dollar / 1_000_000) // that the configuration can express
+	threshold := everybody / 5 * 2
+	if cent := Amount(price.Dollar / 100); threshold >= cent {
+		threshold -= threshold % cent
+	} else {
+		threshold = max(least, threshold-threshold%least)
+	}
+	return Alarm{threshold, factor,
+		"40% of the most that an hour can cost: whoever is on call has time to act before the ceiling turns everybody away. Raise it if a normal busy hour costs more."}
+}
+
+// assumptions is what the amounts rest on.
+var assumptions = []string{
+	"Without the bundle: no limit but the same caps on input and output. Each client, network and user makes 456 calls a minute, as one script did (41,000 in 90 minutes), each the dearest that the caps allow; nothing bounds all of them together.",
+	"With it: each limit is full at first and refills for an hour, so it admits capacity + rate x 1h; the tightest in dollars of tokens, requests and spend counts. Tokens count at the dearest rate that they can have.",
+	"A network is all its clients, whatever they call themselves, and all passes that it may obtain: challenges count as solved, and a pass as used up in calls that are answered. Once a day a network's key changes; in that hour its limits are full once more.",
+	"A pool counts with its burst and an hour's refill, leases included; never more than its ceiling in any period.",
+	"Quotas (a call without an answer gives them back), calls in flight and the fuse are not counted. Nor are many accounts in one hand: only a pool bounds those.",
+}

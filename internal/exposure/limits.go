@@ -1,0 +1,136 @@
+package exposure
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/price"
+)
+
+// bound is an amount, and what keeps it there.
+type bound struct {
+	amount Amount
+	by     string // a limit's or a pool's name, or a sum; empty: nothing
+}
+
+// nothing bounds nothing.
+var nothing = bound{amount: Unbounded}
+
+// boundBy is nothing if the amount is Unbounded.
+func boundBy(amount Amount, format string, args ...any) bound {
+	if amount == Unbounded {
+		return nothing
+	}
+	return bound{amount, fmt.Sprintf(format, args...)}
+}
+
+// or is the lower of two bounds.
+func (b bound) or(other bound) bound {
+	if other.amount < b.amount {
+		return other
+	}
+	return b
+}
+
+// times is b of n.
+func (b bound) times(n int64) bound {
+	return boundBy(b.amount.times(n), "%s x %s", thousands(n), b.amount)
+}
+
+// menu is what the callers of a tier may ask for: one feature, or any of several.
+type menu struct {
+	dearest Amount // the dearest call
+	parts   []part
+}
+
+// part is a model with the caps under which it is called.
+type part struct {
+	prices        price.Table
+	input, output int64 // tokens a call
+}
+
+func menuOf(p *policy.Policy, t *policy.Tier, features ...string) menu {
+	var m menu
+	for _, name := range features {
+		f := p.Features[name]
+		_, worst := p.WorstCase(f, t)
+		m.dearest = max(m.dearest, Amount(worst))
+		for _, model := range []*policy.Model{f.Model, f.Fallback} {
+			if model != nil {
+				m.parts = append(m.parts, part{model.Prices, t.MaxInputTokens, min(f.MaxOutputTokens, t.MaxOutputTokens)})
+			}
+		}
+	}
+	return m
+}
+
+// worth is the most that n tokens can cost, however they are split into calls.
+func (m menu) worth(n int64) Amount {
+	var most Amount
+	for _, p := range m.parts {
+		most = max(most, p.worth(n))
+	}
+	return most
+}
+
+func (p part) worth(n int64) Amount {
+	// Any split will do: all tokens at the dearer of input and output.
+	short := price.Table{Rates: p.prices.Rates}
+	most := Amount(max(short.WorstCase(1, 0), short.WorstCase(0, 1))).times(n)
+	if p.prices.LongAbove == 0 || p.input <= p.prices.LongAbove {
+		return most
+	}
+	// A call at long-context rates has more than LongAbove input tokens. It costs
+	// the most by token with either as little input and as much output as it can
+	// have, or with input alone.
+	long, least := price.Table{Rates: p.prices.Long}, p.prices.LongAbove+1
+	return max(most,
+		share(Amount(long.WorstCase(least, p.output)), n, least+p.output),
+		Amount(long.WorstCase(1, 0)).times(n))
+}
+
+// limits are the limits of one identity, nil where there is none.
+type limits struct {
+	tokens, requests, spend *policy.Limit
+	calls                   int64 // in all, of a pass; 0: any number
+}
+
+// admit is the most that the limits let through in d, full at first: the
+// tightest of them counts.
+func (l limits) admit(m menu, d time.Duration) bound {
+	b := nothing
+	if l.spend != nil {
+		const micro = Amount(price.Dollar / 1_000_000)
+		b = b.or(bound{micro.times(within(l.spend, d)), l.spend.Name})
+	}
+	if l.tokens != nil {
+		b = b.or(bound{m.worth(within(l.tokens, d)), l.tokens.Name})
+	}
+	if l.requests != nil {
+		b = b.or(bound{m.dearest.times(within(l.requests, d)), l.requests.Name})
+	}
+	if l.calls > 0 {
+		b = b.or(bound{m.dearest.times(l.calls), "calls"})
+	}
+	return b
+}
+
+// within is what a limit admits in d: its capacity at once, and what refills.
+func within(l *policy.Limit, d time.Duration) int64 {
+	return l.Capacity + int64(share(Amount(l.Capacity), int64(d/time.Second), int64(l.Period/time.Second)))
+}
+
+// slack is how long after it was refilled a pool's money may still be spent:
+// the life of a lease and the margin for clocks, as pkg/bucket has them unless
+// told otherwise.
+const slack = 65 * time.Second
+
+// poolBound is the most that any hour can cost of a pool. Its ceiling X holds
+// for its own period P. It keeps that by a burst b and a rate r with
+// b + r x (P + slack) = X, so that an hour costs at most b + r x (1h + slack).
+func poolBound(p *policy.Pool) bound {
+	burst := p.Burst()
+	refill := share(Amount(p.Ceiling-burst), int64((time.Hour+slack)/time.Second), int64((p.Period+slack)/time.Second))
+	return boundBy(Amount(burst).plus(refill), "pool %s", p.Name)
+}
