@@ -21,6 +21,7 @@ type lab struct {
 	engine    *engine.Engine
 	transport *http.Transport
 	tables    atomic.Int64
+	long      bool // measure also what takes minutes
 }
 
 func newLab(ctx context.Context, config string) (*lab, error) {

@@ -2,7 +2,7 @@
 // implementation does on the same machine in the same run, and prints each
 // figure beside its goal. Run it in the repository's folder:
 //
-//	go run ./bench [-only TOPIC[,TOPIC]]
+//	go run ./bench [-only TOPIC[,TOPIC]] [-long]
 //
 // Ratios and counts are what to look at: absolute times are those of this
 // machine and of an engine beside it, not of AWS. The figures are also written
@@ -37,6 +37,7 @@ var topics = []topic{
 	{"storm", storm},
 	{"request", requestCost},
 	{"tokens", tokenCounting},
+	{"ledger", ledgerSums},
 }
 
 func main() {
@@ -54,6 +55,7 @@ func run(ctx context.Context, args []string) error {
 	only := flags.String("only", "", "topics to run, separated by commas (default: all of "+names()+")")
 	config := flags.String("config", "tokenfuse.yaml", "configuration whose limits are used")
 	out := flags.String("out", "bench.json", "file for the figures")
+	long := flags.Bool("long", false, "measure also what takes minutes: the ledger with 1,000,000 events")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -67,6 +69,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer l.close()
+	l.long = *long
 
 	r := newReport()
 	for _, t := range chosen {

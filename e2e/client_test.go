@@ -96,9 +96,10 @@ type completion struct {
 
 type wireError struct {
 	Message, Type, Code, Limit string
-	RetryAfter                 int  `json:"retry_after_seconds"`
-	Requested, Remaining       int  // in the limit's unit
-	Upstream                   *int `json:"upstream_status"`
+	RetryAfter                 int    `json:"retry_after_seconds"`
+	Requested, Remaining       int    // in the limit's unit
+	Upstream                   *int   `json:"upstream_status"`
+	ChallengeURL               string `json:"challenge_url"`
 }
 
 // completion reads the answer's body, be it a stream or not.

@@ -46,12 +46,12 @@ func TestPrintedCommands(t *testing.T) {
 	commands := consoleCommands(shown)
 	outputs := runAll(t, nil, commands)
 	all := strings.Join(outputs, "\n")
-	for _, want := range []string{`"object":"chat.completion"`, `"limits":[`, `data: [DONE]`} {
+	for _, want := range []string{`"object":"chat.completion"`, `"limits":[`, `PermissionDeniedError: challenge_required`, `data: [DONE]`} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %s in what the commands print", want)
 		}
 	}
-	if len(commands) != 4 || strings.Contains(all, `"error"`) {
+	if len(commands) != 5 || strings.Contains(all, `"error"`) {
 		t.Errorf("%+v\n%s", commands, all)
 	}
 }

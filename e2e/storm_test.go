@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// storm asks all questions at once and gives their answers, in order.
-func (d *dev) storm(t *testing.T, token string, questions []question) []answer {
+// together asks n times at once and gives the answers, in order.
+func together(t *testing.T, n int, ask func(i int) (answer, error)) []answer {
 	t.Helper()
-	answers := make([]answer, len(questions))
-	errs := make([]error, len(questions))
+	answers := make([]answer, n)
+	errs := make([]error, n)
 	begin := make(chan struct{})
 	var clients sync.WaitGroup
-	for i, q := range questions {
+	for i := range n {
 		clients.Go(func() {
 			<-begin
-			answers[i], errs[i] = d.ask(t.Context(), token, q)
+			answers[i], errs[i] = ask(i)
 		})
 	}
 	close(begin)
@@ -30,6 +30,12 @@ func (d *dev) storm(t *testing.T, token string, questions []question) []answer {
 		}
 	}
 	return answers
+}
+
+// storm asks all questions at once and gives their answers, in order.
+func (d *dev) storm(t *testing.T, token string, questions []question) []answer {
+	t.Helper()
+	return together(t, len(questions), func(i int) (answer, error) { return d.ask(t.Context(), token, questions[i]) })
 }
 
 // tally sums up what a storm used. Every denial must be an honest one.

@@ -3,9 +3,9 @@
 //
 //   node examples/challenge.mjs [URL [FEATURE]]
 //
-// URL may also come from TOKENFUSE_URL. In a page all of this works as it stands
-// once the client is made with dangerouslyAllowBrowser: true, which is no danger
-// here: there is no key to lose. ALTCHA's widget can solve instead of its library.
+// URL may also come from TOKENFUSE_URL. ask and buyPass work in a page too, if the
+// client is made with dangerouslyAllowBrowser: true, which is no danger here: there
+// is no key to lose. ALTCHA's widget can do what buyPass does.
 import OpenAI from 'openai';
 import { solveChallenge } from 'altcha-lib';
 import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
+	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/secret"
 	"github.com/tokenfuse/tokenfuse/local/engine"
@@ -35,9 +36,10 @@ type devCommand struct {
 	Verbose   bool   `help:"Show the function's log."`
 }
 
-// The table's name, and the pace of the built-in model.
+// The tables' names, and the pace of the built-in model.
 const (
 	limitsTable = "tokenfuse-limits"
+	spendTable  = "tokenfuse-spend"
 	firstToken  = 300 * time.Millisecond
 	perToken    = 15 * time.Millisecond
 )
@@ -94,13 +96,15 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	timeout := time.Duration(0)
-	for _, provider := range p.Providers {
-		timeout = max(timeout, provider.Timeout+10*time.Second)
+	timeout := p.LongestCall()
+	spend, err := ledger.New(engine.Client(store), ledger.Options{Table: spendTable, LongestCall: timeout, Log: log})
+	if err != nil {
+		return err
 	}
 	for i := range instances {
 		h, err := handler.Build(ctx, handler.Parts{
-			Policy: p, DynamoDB: engine.Client(store), Bucket: bucket.Options{Table: limitsTable}, Secret: secrets, Log: log,
+			Policy: p, DynamoDB: engine.Client(store), Bucket: bucket.Options{Table: limitsTable}, Secret: secrets, Log: log, Ledger: spend,
+			AllowTestSecrets: true, // there is nobody to keep out, and challenge providers hand them out for this
 		})
 		if err != nil {
 			return err
@@ -113,6 +117,7 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	routes.Handle("/", front)
 	routes.Handle("/dev/jwks.json", users.JWKS())
 	routes.Handle("/dev/token", users.Tokens())
+	routes.Handle("/dev/spend", spendRoute(spend))
 	server := &http.Server{Handler: routes, ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -133,7 +138,7 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	return errors.Join(front.Close(ending), server.Shutdown(ending))
 }
 
-// store gives the URL of the engine, with the table in it.
+// store gives the URL of the engine, with the tables in it.
 func (c *devCommand) store(ctx context.Context) (url string, stop func(), err error) {
 	url, stop = c.DynamoDB, func() {}
 	if url == "" {
@@ -145,7 +150,8 @@ func (c *devCommand) store(ctx context.Context) (url string, stop func(), err er
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := engine.CreateLimitsTable(ctx, engine.Client(url), limitsTable); err != nil {
+	db := engine.Client(url)
+	if err := errors.Join(engine.CreateLimitsTable(ctx, db, limitsTable), engine.CreateSpendTable(ctx, db, spendTable)); err != nil {
 		stop()
 		return "", nil, fmt.Errorf("the store at %s: %w", url, err)
 	}

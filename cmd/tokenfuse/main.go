@@ -22,10 +22,13 @@ const (
 )
 
 type commands struct {
-	Dev      devCommand      `cmd:"" help:"Run everything on this machine: real handlers behind a stand-in for API Gateway, a DynamoDB-compatible engine, an issuer of tokens and, without a provider key, a built-in model."`
-	Check    checkCommand    `cmd:"" help:"Check a configuration: exit 1 and every mistake with its line."`
-	Exposure exposureCommand `cmd:"" help:"Worst-case dollars an hour: of one client, one network, one user, all anonymous callers and everybody, today and with this configuration."`
-	Token    tokenCommand    `cmd:"" help:"Print a token of the issuer that dev runs."`
+	Dev        devCommand        `cmd:"" help:"Run everything on this machine: real handlers behind a stand-in for API Gateway, a DynamoDB-compatible engine, an issuer of tokens and, without a provider key, a built-in model."`
+	Check      checkCommand      `cmd:"" help:"Check a configuration: exit 1 and every mistake with its line."`
+	Exposure   exposureCommand   `cmd:"" help:"Worst-case dollars an hour: of one client, one network, one user, all anonymous callers and everybody, today and with this configuration."`
+	ClearLimit clearLimitCommand `cmd:"" help:"Unblock somebody: make their limits full again."`
+	Limits     limitsCommand     `cmd:"" help:"Show somebody's limits."`
+	Fuse       fuseCommand       `cmd:"" help:"Show or set the fuse of a deployment."`
+	Token      tokenCommand      `cmd:"" help:"Print a token of the issuer that dev runs."`
 }
 
 // streams are where a command writes.

@@ -15,6 +15,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
+	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/secret"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -32,11 +33,15 @@ func main() {
 
 // build makes the handler from the environment: TOKENFUSE_CONFIG is the
 // configuration's file (default tokenfuse.yaml), LIMITS_TABLE the table of the
-// buckets.
+// buckets, SPEND_TABLE that of the spend events.
 func build(ctx context.Context) (*handler.Handler, error) {
 	table := os.Getenv("LIMITS_TABLE")
 	if table == "" {
 		return nil, fmt.Errorf("LIMITS_TABLE is not set: it names the table of the buckets")
+	}
+	spend := os.Getenv("SPEND_TABLE")
+	if spend == "" {
+		return nil, fmt.Errorf("SPEND_TABLE is not set: it names the table of the spend events")
 	}
 	file := os.Getenv("TOKENFUSE_CONFIG")
 	if file == "" {
@@ -50,9 +55,15 @@ func build(ctx context.Context) (*handler.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	db := dynamodb.NewFromConfig(cfg)
+	events, err := ledger.New(db, ledger.Options{Table: spend, LongestCall: p.LongestCall()})
+	if err != nil {
+		return nil, err
+	}
 	return handler.Build(ctx, handler.Parts{
 		Policy:   p,
-		DynamoDB: dynamodb.NewFromConfig(cfg),
+		DynamoDB: db,
+		Ledger:   events,
 		Bucket:   bucket.Options{Table: table},
 		Secret:   secret.Env,
 		Log:      slog.Default(),

@@ -1,7 +1,7 @@
-// Package ledger describes what provider calls cost.
 package ledger
 
 import (
+	"errors"
 	"log/slog"
 	"time"
 
@@ -21,7 +21,7 @@ const (
 // Event is one priced provider call. It never holds prompt or answer text.
 type Event struct {
 	Reservation string    // id
-	Time        time.Time // of the reservation
+	Time        time.Time // of the reservation; the ledger keeps its microseconds
 	Identity    string    // key
 	Tier        string    // empty when abandoned
 	Feature     string
@@ -32,6 +32,21 @@ type Event struct {
 	// Estimated: the provider reported no usage. Usage is the worst case then, and
 	// Cost its price.
 	Estimated bool
+}
+
+// validate refuses what the table cannot hold or a sum must not.
+func (e Event) validate() error {
+	switch year := e.Time.UTC().Year(); {
+	case e.Reservation == "" || len(e.Reservation) > 1024: // a sort key's bounds
+		return errors.New("ledger: Event.Reservation must be 1 to 1024 bytes")
+	case e.Identity == "":
+		return errors.New("ledger: Event.Identity is empty")
+	case year < 1970 || year > 9999:
+		return errors.New("ledger: Event.Time is not between 1970 and 9999")
+	case e.Cost < 0:
+		return errors.New("ledger: Event.Cost is negative")
+	}
+	return nil
 }
 
 // LogValue implements slog.LogValuer.

@@ -23,12 +23,23 @@ func Client(url string, opts ...func(*dynamodb.Options)) *dynamodb.Client {
 
 // CreateLimitsTable creates a table of the shape of Limits, if it is not there.
 func CreateLimitsTable(ctx context.Context, db *dynamodb.Client, name string) error {
-	_, err := db.CreateTable(ctx, &dynamodb.CreateTableInput{
-		TableName:            &name,
-		BillingMode:          types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("pk"), AttributeType: types.ScalarAttributeTypeS}},
-		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("pk"), KeyType: types.KeyTypeHash}},
-	})
+	return createTable(ctx, db, name, "pk")
+}
+
+// CreateSpendTable creates a table of the shape of Spend, if it is not there.
+func CreateSpendTable(ctx context.Context, db *dynamodb.Client, name string) error {
+	return createTable(ctx, db, name, "pk", "sk")
+}
+
+// createTable creates a table whose keys are strings: the partition key, then the
+// sort key if there is one.
+func createTable(ctx context.Context, db *dynamodb.Client, name string, keys ...string) error {
+	in := &dynamodb.CreateTableInput{TableName: &name, BillingMode: types.BillingModePayPerRequest}
+	for i, key := range keys {
+		in.AttributeDefinitions = append(in.AttributeDefinitions, types.AttributeDefinition{AttributeName: &key, AttributeType: types.ScalarAttributeTypeS})
+		in.KeySchema = append(in.KeySchema, types.KeySchemaElement{AttributeName: &key, KeyType: []types.KeyType{types.KeyTypeHash, types.KeyTypeRange}[i]})
+	}
+	_, err := db.CreateTable(ctx, in)
 	var exists *types.ResourceInUseException
 	if errors.As(err, &exists) {
 		return nil

@@ -129,6 +129,18 @@ func (p *Pool) Used() float64 {
 	return float64(max(0, p.tat-p.b.now())) / float64(p.limit.period())
 }
 
+// Refresh asks the store how much of the burst is committed, and gives Used.
+func (p *Pool) Refresh(ctx context.Context) (float64, error) {
+	state, err := p.b.Peek(ctx, p.key)
+	if err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	p.tat = state.tats[tatAttr("", p.limit.Name, p.limit.period())]
+	p.mu.Unlock()
+	return p.Used(), nil
+}
+
 // PoolReservation is money set aside for one call.
 type PoolReservation struct {
 	pool   *Pool

@@ -10,6 +10,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
+	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -24,6 +25,7 @@ type Parts struct {
 	DynamoDB DynamoDB
 	Bucket   bucket.Options
 	Pool     bucket.PoolOptions
+	Ledger   *ledger.Ledger // nil: spend events are only logged
 	Secret   func(context.Context, policy.Secret) (string, error)
 	Log      *slog.Logger
 	Metrics  *emf.Writer      // nil: none
@@ -44,7 +46,7 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 	if p.Now == nil {
 		p.Now = time.Now
 	}
-	cfg := Config{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Now: p.Now, Providers: map[string]provider.Provider{}}
+	cfg := Config{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Ledger: p.Ledger, Now: p.Now, Providers: map[string]provider.Provider{}}
 	for _, name := range usedProviders(p.Policy) {
 		made, err := newProvider(ctx, p.Policy.Providers[name], p.Secret)
 		if err != nil {

@@ -31,6 +31,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
+	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
@@ -46,6 +47,7 @@ type Config struct {
 	Verifier  *auth.Verifier               // nil: tokens are refused
 	Pools     map[string]*bucket.Pool      // by name in the policy
 	Fuse      *fuse.Reader
+	Ledger    *ledger.Ledger // nil: spend events are only logged
 
 	// Of anonymous callers; nil without such a tier.
 	Networks *fingerprint.Keyer

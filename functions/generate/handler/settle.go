@@ -88,11 +88,18 @@ func (h *Handler) settle(ctx context.Context, a admission, c *call, t tally) bil
 	r := a.Reservation
 	b := reckon(t, c.offer.model.Prices, c.maxOutput)
 	if t.ending != unbilled {
-		h.record(ctx, ledger.Event{
+		e := ledger.Event{
 			Reservation: r.ID(), Time: r.Start(), Identity: c.identity.key(), Tier: c.identity.tier.Name,
 			Feature: c.offer.feature.Name, Model: c.offer.model.Name,
 			Usage: b.usage, Cost: b.cost, Outcome: outcomes[t.ending], Estimated: b.estimated,
-		})
+		}
+		logger(ctx).Info("spend", "event", e)
+		if h.Ledger != nil {
+			if err := h.Ledger.Record(ctx, e); err != nil {
+				// The caller is settled with all the same; the event is in the log.
+				logger(ctx).Error("recording a spend event failed", "reservation", r.ID(), "error", err)
+			}
+		}
 	}
 	if err := r.Settle(ctx, c.offer.used(b.caller)); err != nil {
 		logger(ctx).Error("settle failed: the hold expires by itself", "reservation", r.ID(), "error", err)
@@ -103,11 +110,6 @@ func (h *Handler) settle(ctx context.Context, a admission, c *call, t tally) bil
 
 var outcomes = map[ending]ledger.Outcome{
 	broken: ledger.Failed, completed: ledger.Completed, left: ledger.Left,
-}
-
-// record writes a spend event to the log.
-func (h *Handler) record(ctx context.Context, e ledger.Event) {
-	logger(ctx).Info("spend", "event", e)
 }
 
 // Abandoned tells of a call whose process died, at the worst that it can have
@@ -124,6 +126,9 @@ func (h *Handler) Abandoned(ctx context.Context, a bucket.Abandoned) error {
 	if f := h.Policy.Features[n.feature]; f != nil {
 		e.Model = f.Model.Name
 	}
-	h.record(ctx, e)
-	return nil
+	logger(ctx).Info("spend", "event", e)
+	if h.Ledger == nil {
+		return nil
+	}
+	return h.Ledger.RecordAbandoned(ctx, e)
 }

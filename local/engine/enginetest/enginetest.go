@@ -54,3 +54,14 @@ func NewTable(opts ...func(*dynamodb.Options)) (db *dynamodb.Client, table strin
 	err = engine.CreateLimitsTable(context.Background(), engine.Client(shared.URL), table)
 	return engine.Client(shared.URL, opts...), table, err
 }
+
+// SpendTable creates a table of the shape of Spend that only this test uses and
+// gives a client for it.
+func SpendTable(t testing.TB, opts ...func(*dynamodb.Options)) (db *dynamodb.Client, table string) {
+	t.Helper()
+	table = "spend-" + strconv.FormatInt(tables.Add(1), 10)
+	if err := engine.CreateSpendTable(context.Background(), engine.Client(shared.URL), table); err != nil {
+		t.Fatal(err)
+	}
+	return engine.Client(shared.URL, opts...), table
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"runtime/metrics"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/local/engine"
+)
+
+// ledgerSums measures the sum of a trailing hour that begins and ends within a
+// minute: first from events alone, rolling up what is closed, then again from the
+// roll-ups and the events of the other minutes.
+func ledgerSums(ctx context.Context, l *lab) ([]table, error) {
+	loads := []struct{ events, identities int }{{10_000, 1_000}, {100_000, 10_000}}
+	if l.long {
+		loads = append(loads, []struct{ events, identities int }{{1_000_000, 100_000}, {1_000_000, 1_000_000}}...)
+	}
+	t := table{
+		Title:   "Sum of a trailing hour of spend events; units as the store reports them",
+		Columns: []column{{"read units", 0}, {"write units", 0}, {"seconds", 2}, {"peak heap, MB", 0}},
+	}
+	for _, load := range loads {
+		s, err := l.spend(ctx, load.events, load.identities)
+		if err != nil {
+			return nil, err
+		}
+		for _, when := range []string{"first", "again"} {
+			figures, err := s.sum(ctx)
+			if err != nil {
+				return nil, err
+			}
+			t.add(fmt.Sprintf("%d events of %d identities, %s", load.events, load.identities, when), figures...)
+			if load.events == 1_000_000 {
+				t.expect(atMost, 20, 2)
+			}
+		}
+	}
+	return []table{t}, nil
+}
+
+// spending is a table of spend events in the hour before now.
+type spending struct {
+	db     *ledgerMeter
+	ledger *ledger.Ledger
+	now    time.Time
+	events int
+	cost   price.Pico
+}
+
+// spend fills a table.
+func (l *lab) spend(ctx context.Context, events, identities int) (*spending, error) {
+	name := fmt.Sprintf("spend-%d", l.tables.Add(1))
+	db := engine.Client(l.engine.URL, func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: l.transport} })
+	if err := engine.CreateSpendTable(ctx, db, name); err != nil {
+		return nil, err
+	}
+	s := &spending{
+		db:     &ledgerMeter{Client: db},
+		now:    time.Date(2026, 3, 2, 9, 20, 30, 0, time.UTC),
+		events: events,
+	}
+	opts := ledger.Options{Table: name, LongestCall: 90 * time.Second, Now: func() time.Time { return s.now }, AttemptTimeout: 20 * time.Second}
+	var err error
+	if s.ledger, err = ledger.New(s.db, opts); err != nil {
+		return nil, err
+	}
+
+	const writers = 16
+	random := rand.New(rand.NewPCG(5, 0))
+	var all errgroup.Group
+	all.SetLimit(writers)
+	for from := 0; from < events; from += batch * 40 {
+		var some []ledger.Event
+		for i := from; i < min(events, from+batch*40); i++ {
+			e := ledger.Event{
+				Reservation: fmt.Sprintf("%011x", random.Uint64()>>20),
+				Time:        s.now.Add(-time.Hour + time.Duration(i)*time.Hour/time.Duration(events)),
+				Identity:    fmt.Sprintf("user#auth0|%024x", i%identities),
+				Tier:        []string{"user", "pro"}[i%2], Feature: []string{"docqa", "cv", "linkedin"}[i%3], Model: "small",
+				Usage: price.Usage{Input: 700 + random.Int64N(900), Output: random.Int64N(400)}, Outcome: ledger.Completed,
+			}
+			e.Cost = price.Pico(e.Usage.Input*400_000 + e.Usage.Output*1_600_000)
+			s.cost += e.Cost
+			some = append(some, e)
+		}
+		all.Go(func() error {
+			b := &batcher{Client: db}
+			writer, err := ledger.New(b, opts)
+			if err != nil {
+				return err
+			}
+			for _, e := range some {
+				if err := writer.Record(ctx, e); err != nil {
+					return err
+				}
+			}
+			return b.flush(ctx)
+		})
+	}
+	return s, all.Wait()
+}
+
+// sum sums the trailing hour and gives read units, write units, seconds and the
+// peak of the heap in megabytes.
+func (s *spending) sum(ctx context.Context) ([]float64, error) {
+	s.db.take()
+	peak := watchHeap()
+	start := time.Now()
+	sum, err := s.ledger.Sum(ctx, s.now.Add(-time.Hour), s.now)
+	took, heap := time.Since(start), peak()
+	if err != nil {
+		return nil, err
+	}
+	if sum.Total.Calls != int64(s.events) || sum.Total.Cost != s.cost {
+		return nil, fmt.Errorf("the sum is %d calls and $%s, want %d and $%s", sum.Total.Calls, sum.Total.Cost, s.events, s.cost)
+	}
+	reads, writes := s.db.take()
+	return []float64{reads, writes, took.Seconds(), heap / 1e6}, nil
+}
+
+// watchHeap gives a function that ends the watch and gives the most bytes of objects,
+// garbage included, that were on the heap meanwhile.
+func watchHeap() (peak func() float64) {
+	runtime.GC()
+	done, result := make(chan struct{}), make(chan float64)
+	go func() {
+		most := 0.0
+		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		for tick := time.NewTicker(5 * time.Millisecond); ; {
+			metrics.Read(sample)
+			most = max(most, float64(sample[0].Value.Uint64()))
+			select {
+			case <-tick.C:
+			case <-done:
+				tick.Stop()
+				result <- most
+				return
+			}
+		}
+	}()
+	return func() float64 { close(done); return <-result }
+}
+
+// batch is the most items in a BatchWriteItem.
+const batch = 25
+
+// batcher is a DynamoDB client that puts many items at a time, to fill a table
+// faster. It is not safe for concurrent use.
+type batcher struct {
+	*dynamodb.Client
+	table    string
+	requests []types.WriteRequest
+}
+
+func (b *batcher) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	b.table = *in.TableName
+	b.requests = append(b.requests, types.WriteRequest{PutRequest: &types.PutRequest{Item: in.Item}})
+	if len(b.requests) < batch {
+		return &dynamodb.PutItemOutput{}, nil
+	}
+	return &dynamodb.PutItemOutput{}, b.flush(ctx)
+}
+
+func (b *batcher) flush(ctx context.Context) error {
+	for len(b.requests) > 0 {
+		out, err := b.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{b.table: b.requests}})
+		if err != nil {
+			return err
+		}
+		b.requests = out.UnprocessedItems[b.table]
+	}
+	return nil
+}
+
+// ledgerMeter is a DynamoDB client that adds up units.
+type ledgerMeter struct {
+	*dynamodb.Client
+	mu            sync.Mutex
+	reads, writes float64
+}
+
+func (m *ledgerMeter) Query(ctx context.Context, in *dynamodb.QueryInput, opts ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	metered := *in
+	metered.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+	out, err := m.Client.Query(ctx, &metered, opts...)
+	if err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.reads += aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
+	}
+	return out, err
+}
+
+func (m *ledgerMeter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	metered := *in
+	metered.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+	out, err := m.Client.UpdateItem(ctx, &metered, opts...)
+	if err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.writes += aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
+	}
+	return out, err
+}
+
+// take gives the units since the last take.
+func (m *ledgerMeter) take() (reads, writes float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	reads, writes = m.reads, m.writes
+	m.reads, m.writes = 0, 0
+	return reads, writes
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/config"
+)
+
+// adminFlags are what all commands take that call the admin routes.
+type adminFlags struct {
+	Endpoint string `required:"" env:"TOKENFUSE_ENDPOINT" help:"The deployment's address, stage included, or where dev runs." placeholder:"URL"`
+	JSON     bool   `name:"json" help:"Print the answer as it came, for programs."`
+}
+
+// adminTimeout bounds a call, finding the credentials included.
+const adminTimeout = 20 * time.Second
+
+// call calls an admin route, signed with the credentials that every AWS tool finds,
+// and decodes the answer. With --json it prints that, too.
+func (a adminFlags) call(ctx context.Context, s streams, method, route string, body, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	endpoint, err := url.Parse(a.Endpoint)
+	if err != nil || endpoint.Host == "" || endpoint.Scheme != "http" && endpoint.Scheme != "https" {
+		return errors.New("--endpoint must be an address such as https://ID.execute-api.REGION.amazonaws.com/STAGE")
+	}
+	var payload []byte
+	if body != nil {
+		if payload, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(a.Endpoint, "/")+route, bytes.NewReader(payload))
+	if err != nil {
+		return fmt.Errorf("--endpoint: %w", err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	region, err := sign(ctx, req, payload)
+	if err != nil {
+		return err
+	}
+	got, err := a.send(req, region)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(got, answer); err != nil {
+		return fmt.Errorf("%s gave no readable answer: is it a deployment of tokenfuse?", a.Endpoint)
+	}
+	if a.JSON {
+		fmt.Fprintf(s.out, "%s\n", got)
+	}
+	return nil
+}
+
+// regional is the name that API Gateway gives to a deployment.
+var regional = regexp.MustCompile(`\.execute-api\.([a-z0-9-]+)\.amazonaws\.`)
+
+// sign signs a request for the region that it goes to: the one in the endpoint's
+// name, else that of the environment, else us-east-1.
+func sign(ctx context.Context, req *http.Request, payload []byte) (region string, err error) {
+	const how = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (dev prints a pair of its own)"
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return "", fmt.Errorf("the AWS configuration cannot be read: %w; %s", err, how)
+	}
+	credentials, err := cfg.Credentials.Retrieve(ctx)
+	if err != nil {
+		return "", fmt.Errorf("no AWS credentials were found: %s", how)
+	}
+	region = "us-east-1"
+	if cfg.Region != "" {
+		region = cfg.Region
+	}
+	if named := regional.FindStringSubmatch(req.URL.Host); named != nil {
+		region = named[1]
+	}
+	hash := sha256.Sum256(payload)
+	return region, v4.NewSigner().SignHTTP(ctx, credentials, req, hex.EncodeToString(hash[:]), "execute-api", region, time.Now())
+}
+
+// send gives the body of a successful answer, or what to do about another.
+func (a adminFlags) send(req *http.Request, region string) ([]byte, error) {
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // signed for one address
+	res, err := client.Do(req)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err // the rest of it repeats the endpoint
+	}
+	if err != nil {
+		return nil, fmt.Errorf("no answer from %s: is the address right, and the deployment (or `tokenfuse dev`) up? (%w)", a.Endpoint, err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode == http.StatusOK {
+		return body, nil
+	}
+	var failed struct {
+		Message string // of API Gateway itself
+		Error   struct{ Message, Code string }
+	}
+	_ = json.Unmarshal(body, &failed) // what is no JSON has no message
+	switch said := printable(failed.Error.Message); {
+	case said != "":
+		return nil, errors.New(said)
+	case res.StatusCode == http.StatusForbidden:
+		return nil, fmt.Errorf("the signature was refused (%s): check whose credentials these are (`aws sts get-caller-identity`), that they may call the route, that the address ends with the stage, and the region, which was %s", printable(failed.Message), region)
+	}
+	return nil, fmt.Errorf("%s answered %s: does the address end with the stage, such as https://ID.execute-api.%s.amazonaws.com/prod?", a.Endpoint, res.Status, region)
+}
+
+// printable takes from foreign text what could steer a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// whom says which field of a request names an identity: it has its kind before a #,
+// or is an e-mail address, or else a user's id. A user whose id has an @ is named as
+// user#ID.
+func whom(name string) (field string) {
+	switch kind, _, _ := strings.Cut(name, "#"); {
+	case kind != name && (kind == "user" || kind == "net" || kind == "pass"):
+		return "identity"
+	case strings.Contains(name, "@"):
+		return "email"
+	}
+	return "user"
+}
+
+// table writes rows of cells in columns. Columns without a cell are left out.
+func table(w io.Writer, head []string, rows [][]string) {
+	used := make([]bool, len(head))
+	for _, row := range rows {
+		for i, cell := range row {
+			used[i] = used[i] || cell != ""
+		}
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{head}, rows...) {
+		var cells []string
+		for i, cell := range row {
+			if used[i] {
+				cells = append(cells, cell)
+			}
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	_ = t.Flush() // as with every other print
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+type clearLimitCommand struct {
+	Whom   string `arg:"" name:"whom" help:"A user's id, e-mail address, or identity as the log has it: user#ID, net#KEY, pass#KEY."`
+	Type   string `required:"" help:"What to clear: all, a feature's quota by the feature's name, or a limit by its name." placeholder:"all|FEATURE|LIMIT"`
+	Reason string `help:"Why, for the audit." placeholder:"TEXT"`
+	adminFlags
+}
+
+func (c *clearLimitCommand) Run(ctx context.Context, s streams) error {
+	ask := map[string]string{whom(c.Whom): c.Whom, "type": c.Type}
+	if c.Reason != "" {
+		ask["reason"] = c.Reason
+	}
+	var got struct {
+		Identity identified
+		Limits   []struct {
+			limited
+			Before, After left
+			Others        []struct {
+				Tiers         []string
+				Capacity      int64
+				Before, After left
+			} `json:"other_tiers"`
+		}
+	}
+	if err := c.call(ctx, s, http.MethodPost, "/admin/limits/clear", ask, &got); err != nil || c.JSON {
+		return err
+	}
+	fmt.Fprintf(s.out, "cleared %s of %s\n", c.Type, got.Identity)
+	var rows [][]string
+	for _, l := range got.Limits {
+		row := func(tiers []string, capacity int64, before, after left) {
+			rows = append(rows, []string{l.Name, l.Client, strings.Join(tiers, ", "), amount(l.Unit, before.Remaining), amount(l.Unit, after.Remaining),
+				amount(l.Unit, capacity), inTime(l.Period)})
+		}
+		row(l.Tiers, l.Capacity, l.Before, l.After)
+		for _, o := range l.Others {
+			row(o.Tiers, o.Capacity, o.Before, o.After)
+		}
+	}
+	if len(rows) > 0 {
+		table(s.out, []string{"LIMIT", "CLIENT", "FOR TIER", "LEFT BEFORE", "LEFT NOW", "OF", "PER"}, rows)
+	}
+	return nil
+}

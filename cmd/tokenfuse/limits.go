@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+type limitsCommand struct {
+	Whom string `arg:"" name:"whom" help:"A user's id, e-mail address, or identity as the log has it: user#ID, net#KEY, pass#KEY."`
+	adminFlags
+}
+
+// identified is an identity as the admin routes show it.
+type identified struct{ Kind, ID string }
+
+func (i identified) String() string {
+	if i.Kind == "user" {
+		return "user " + printable(i.ID)
+	}
+	return printable(i.ID)
+}
+
+// left is what is left of a limit.
+type left struct {
+	Remaining int64
+	Reset     int64 `json:"reset_seconds"`
+}
+
+// limited is a limit as the admin routes show it.
+type limited struct {
+	Name, Unit, Client string
+	Capacity           int64
+	Period             int64 `json:"period_seconds"`
+	Tiers              []string
+}
+
+func (c *limitsCommand) Run(ctx context.Context, s streams) error {
+	var got struct {
+		Identity identified
+		Fuse     string
+		Limits   []struct {
+			limited
+			left
+			Others []struct {
+				Tiers    []string
+				Capacity int64
+				left
+			} `json:"other_tiers"`
+		}
+		InFlight int `json:"in_flight"`
+	}
+	query := url.Values{whom(c.Whom): {c.Whom}}
+	if err := c.call(ctx, s, http.MethodGet, "/admin/limits?"+query.Encode(), nil, &got); err != nil || c.JSON {
+		return err
+	}
+	fmt.Fprintf(s.out, "%s: %d calls in flight; the fuse is %s\n", got.Identity, got.InFlight, printable(got.Fuse))
+	var rows [][]string
+	for _, l := range got.Limits {
+		row := func(name string, tiers []string, capacity int64, x left) {
+			rows = append(rows, []string{name, l.Client, strings.Join(tiers, ", "), amount(l.Unit, x.Remaining), amount(l.Unit, capacity), inTime(l.Period), inTime(x.Reset)})
+		}
+		row(l.Name, l.Tiers, l.Capacity, l.left)
+		for _, o := range l.Others {
+			row(l.Name, o.Tiers, o.Capacity, o.left)
+		}
+	}
+	table(s.out, []string{"LIMIT", "CLIENT", "FOR TIER", "LEFT", "OF", "PER", "FULL IN"}, rows)
+	return nil
+}
+
+// amount shows a number of a limit's unit: money in dollars.
+func amount(unit string, n int64) string {
+	if unit == "usd_micros" {
+		return fmt.Sprintf("$%d.%06d", n/1e6, n%1e6)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// inTime shows seconds as a duration without its zeros: 24h, 1m30s.
+func inTime(seconds int64) string {
+	d := (time.Duration(seconds) * time.Second).String()
+	if short, ok := strings.CutSuffix(d, "m0s"); ok {
+		d = short + "m"
+	}
+	if short, ok := strings.CutSuffix(d, "h0m"); ok {
+		d = short + "h"
+	}
+	return d
+}

@@ -1,0 +1,61 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// Whatever is recorded in whatever order at whatever time, by two processes, and
+// however often it is summed meanwhile: every sum is that of a plain list.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		w := newWorld(t)
+		processes := []*Ledger{w.ledger(), w.ledger()}
+		process := func() *Ledger { return rapid.SampledFrom(processes).Draw(r, "process") }
+		within := func(name string, d time.Duration) time.Duration {
+			return time.Duration(rapid.Int64Range(0, int64(d)).Draw(r, name))
+		}
+		w.at(noon.Add(-within("before noon", 10*time.Minute)))
+		calls := []Event{w.event(w.now())}
+		call := func() Event { return rapid.SampledFrom(calls).Draw(r, "call") }
+		r.Repeat(map[string]func(*rapid.T){
+			"call": func(*rapid.T) {
+				for range rapid.IntRange(1, 5).Draw(r, "calls") {
+					w.advance(within("pause", 20*time.Second))
+					calls = append(calls, w.event(w.now()))
+				}
+			},
+			"wait":      func(*rapid.T) { w.advance(within("wait", 5*time.Minute)) },
+			"wait long": func(*rapid.T) { w.advance(within("wait long", 40*time.Minute)) },
+			"settle in time": func(*rapid.T) {
+				for _, e := range calls {
+					if _, known := w.truth[e.Reservation]; !known && w.now().Sub(e.Time) <= longestCall {
+						w.record(process(), e)
+					}
+				}
+			},
+			"settle late or again": func(*rapid.T) { w.record(process(), call()) },
+			"sweep": func(*rapid.T) {
+				e := call()
+				abandoned(&e)
+				w.recordAbandoned(process(), e)
+			},
+			"sum": func(*rapid.T) {
+				to := w.now().Add(time.Microsecond - within("ago", 10*time.Minute))
+				if rapid.Bool().Draw(r, "whole minutes") {
+					to = to.Truncate(time.Minute)
+				}
+				w.wantSum(process(), to.Add(-within("length", 20*time.Minute)), to)
+			},
+			"hours": func(*rapid.T) { w.wantHours(process(), noon.Add(-2*time.Hour), w.now()) },
+			"": func(r *rapid.T) {
+				if t.Failed() {
+					r.Fatal("a sum differs")
+				}
+			},
+		})
+	})
+}

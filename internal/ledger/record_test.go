@@ -1,0 +1,210 @@
+package ledger
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/local/faults"
+)
+
+// The item of an event holds all that is known of the call, in its own partition.
+func TestItem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	e := w.event(noon.Add(11*time.Minute+time.Second+123456789*time.Nanosecond), func(e *Event) {
+		e.Usage = price.Usage{Input: 5, CachedInput: 2, CacheWrite: 1, Output: 9, Reasoning: 3}
+		e.Cost, e.Estimated = math.MaxInt64, true
+	})
+	w.record(l, e)
+	items := append(w.items("2026-03-02T12:11#0"), w.items("2026-03-02T12:11#1")...)
+	if len(items) != 1 {
+		t.Fatalf("%d items", len(items))
+	}
+	want := map[string]string{
+		"sk": "reservation-1", "time": "1772453461123456", "identity": "user#1", "pico_dollars": "9223372036854775807", "expires": "1775909461",
+		"call": `{"tier":"pro","feature":"cv","model":"small","input":5,"cached_input":2,"cache_write":1,"output":9,"reasoning":3,"outcome":"completed","estimated":true}`,
+	}
+	for name, v := range items[0] {
+		got := ""
+		switch v := v.(type) {
+		case *types.AttributeValueMemberS:
+			got = v.Value
+		case *types.AttributeValueMemberN:
+			got = v.Value
+		}
+		if name != "pk" && got != want[name] {
+			t.Errorf("%s is %q, want %q", name, got, want[name])
+		}
+		delete(want, name)
+	}
+	for name := range want {
+		t.Errorf("%s is missing", name)
+	}
+}
+
+func TestRecordRefuses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	for name, adjust := range map[string]func(*Event){
+		"no reservation":   func(e *Event) { e.Reservation = "" },
+		"long reservation": func(e *Event) { e.Reservation = strings.Repeat("r", 1025) },
+		"no identity":      func(e *Event) { e.Identity = "" },
+		"no time":          func(e *Event) { e.Time = time.Time{} },
+		"negative cost":    func(e *Event) { e.Cost = -1 },
+	} {
+		if err := l.Record(context.Background(), w.event(noon, adjust)); err == nil {
+			t.Errorf("%s: recorded", name)
+		}
+		if err := l.RecordAbandoned(context.Background(), w.event(noon, abandoned, adjust)); err == nil {
+			t.Errorf("%s: recorded as abandoned", name)
+		}
+	}
+	if err := l.Record(context.Background(), w.event(noon, abandoned)); err == nil {
+		t.Error("Record took an abandoned call")
+	}
+	if err := l.RecordAbandoned(context.Background(), w.event(noon)); err == nil {
+		t.Error("RecordAbandoned took a settled call")
+	}
+	if n := w.sent(); n != 0 {
+		t.Errorf("%d calls of the store", n)
+	}
+}
+
+// Whatever is repeated, and in whatever order, a call counts once, and what is known
+// of it counts more than what was assumed.
+func TestOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, b := w.ledger(), w.ledger()
+	actual := w.event(noon)
+	assumed := actual
+	abandoned(&assumed)
+	check := func(step string) {
+		t.Helper()
+		w.wantSum(b, noon, noon.Add(time.Minute))
+		if t.Failed() {
+			t.Fatal("after ", step)
+		}
+	}
+	w.recordAbandoned(a, assumed)
+	check("abandoned")
+	w.recordAbandoned(b, assumed)
+	check("abandoned again")
+	w.record(a, actual)
+	check("settled")
+	w.record(b, actual)
+	check("settled again")
+	w.recordAbandoned(a, assumed)
+	w.recordAbandoned(b, assumed)
+	check("abandoned after all")
+	if w.truth[actual.Reservation].Outcome != Completed {
+		t.Fatal("the test is wrong")
+	}
+}
+
+// A write that fails or hangs is sent again; a late arrival of the first changes
+// nothing.
+func TestRecordSendFails(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]faults.Fault{
+		"lost request": faults.LostRequest, "lost reply": faults.LostReply, "late request": faults.LateRequest, "throttled": faults.Throttled,
+		"server error": faults.ServerError, "error after it applied": faults.ErrorReply, "hangs": faults.Hang, "hangs after it applied": faults.HangReply,
+	} {
+		for _, write := range []string{"PutItem", "hours#", "minutes#"} {
+			t.Run(name+", "+write, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				l := w.ledger(func(o *Options) { o.AttemptTimeout = 250 * time.Millisecond })
+				settled, lost := w.event(noon), w.event(noon.Add(time.Second), abandoned)
+				w.faulty(f, write)
+				w.record(l, settled)
+				w.faulty(f, write)
+				w.recordAbandoned(l, lost)
+				if err := w.net.Deliver(); err != nil {
+					t.Fatal(err)
+				}
+				w.advance(time.Hour)
+				w.wantSum(l, noon, noon.Add(time.Minute))
+				w.wantSum(l, noon, noon.Add(time.Minute))
+			})
+		}
+	}
+}
+
+// A late arrival of an abandoned call's write does not undo the settle.
+func TestLateAbandonedSend(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	actual := w.event(noon)
+	assumed := actual
+	abandoned(&assumed)
+	w.faulty(faults.LateRequest, "PutItem")
+	w.recordAbandoned(l, assumed)
+	w.record(l, actual)
+	if err := w.net.Deliver(); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSum(l, noon, noon.Add(time.Second))
+}
+
+// Without an answer a recording ends with its context, and when the store is back it
+// can be repeated.
+func TestRecordUnavailable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	w.plan = func(string, string) faults.Fault { return faults.Hang }
+	for _, write := range []func(context.Context) error{
+		func(ctx context.Context) error { return l.Record(ctx, w.event(noon)) },
+		func(ctx context.Context) error { return l.RecordAbandoned(ctx, w.event(noon, abandoned)) },
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		start := time.Now()
+		if err := write(ctx); err == nil {
+			t.Error("recorded without a store")
+		}
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("it took %s", d)
+		}
+		cancel()
+	}
+	w.plan = nil
+	w.record(l, w.event(noon))
+	w.wantSum(l, noon, noon.Add(time.Second))
+}
+
+// An hour is marked once by a process, before its first event.
+func TestMark(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	w.faulty(faults.Throttled, "PutItem")
+	for i := range 10 {
+		w.record(l, w.event(noon.Add(time.Duration(i)*time.Second)))
+	}
+	if n := w.sent("UpdateItem", "hours#"); n != 1 {
+		t.Errorf("%d marks of an hour", n)
+	}
+	if !strings.HasPrefix(w.calls[0], "UpdateItem") {
+		t.Errorf("the mark does not come first: %s", w.calls[0])
+	}
+	w.record(l, w.event(noon.Add(time.Hour)))
+	if n := w.sent("UpdateItem", "hours#"); n != 2 {
+		t.Errorf("%d marks of two hours", n)
+	}
+	for i := range 2 * remembered {
+		w.record(l, w.event(noon.Add(-time.Duration(i)*time.Hour)))
+	}
+	if len(l.marked) > remembered {
+		t.Errorf("%d hours are kept in mind", len(l.marked))
+	}
+}

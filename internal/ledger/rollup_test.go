@@ -1,0 +1,356 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/local/faults"
+)
+
+// fill records events all over an hour.
+func (w *world) fill(l *Ledger, start time.Time) {
+	w.t.Helper()
+	for i := range 40 {
+		w.record(l, w.event(start.Add(time.Duration(i)*89*time.Second)))
+	}
+}
+
+// A minute is read until it is closed, and once more then.
+func TestClosing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	w.record(l, w.event(noon.Add(time.Second)))
+	reads := func() int {
+		t.Helper()
+		w.forget()
+		w.wantSum(l, noon, noon.Add(time.Minute))
+		return w.sent("Query", "12:00#")
+	}
+	w.at(noon.Add(time.Minute + closing - time.Microsecond))
+	for range 2 {
+		if n := reads(); n != 2 {
+			t.Errorf("open: %d reads", n)
+		}
+	}
+	if items := w.items("minutes#2026-03-02T12"); len(items) != 0 {
+		t.Errorf("an open minute has roll-ups: %v", items)
+	}
+	// The last settle that can come.
+	w.record(l, w.event(noon.Add(time.Minute-time.Microsecond)))
+	w.advance(time.Microsecond)
+	if n := reads(); n != 2 {
+		t.Errorf("closing: %d reads", n)
+	}
+	if n := reads(); n != 0 {
+		t.Errorf("closed: %d reads", n)
+	}
+	// The partial minute is read.
+	w.forget()
+	w.wantSum(l, noon.Add(time.Second), noon.Add(time.Minute))
+	w.wantSum(l, noon, noon.Add(59*time.Second))
+	if n := w.sent("Query", "12:00#"); n != 4 {
+		t.Errorf("partial: %d reads", n)
+	}
+	if w.log.String() != "" {
+		t.Error(w.log.String())
+	}
+}
+
+// The whole of an hour, rolled up, is the same as read raw.
+func TestRollUpEqualsRaw(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fill(w.ledger(), noon)
+	w.at(noon.Add(time.Hour + closing))
+	l := w.ledger()
+	w.wantSum(l, noon, noon.Add(time.Hour))
+	w.forget()
+	w.wantSum(l, noon, noon.Add(time.Hour))
+	if n := w.sent("Query"); n != 2 { // the hour and its roll-ups
+		t.Errorf("%d reads", n)
+	}
+}
+
+// What comes after its minute and its hour are closed is in the next sum, and what
+// was made anew stays.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	for name, late := range map[string]func(*world, *Ledger, Event){
+		"abandoned": func(w *world, l *Ledger, e Event) { abandoned(&e); w.recordAbandoned(l, e) },
+		"settled after it seemed abandoned": func(w *world, l *Ledger, e Event) {
+			assumed := e
+			abandoned(&assumed)
+			w.recordAbandoned(l, assumed)
+			w.wantSum(l, noon, noon.Add(time.Hour))
+			w.record(l, e)
+		},
+		"settled later than promised": func(w *world, l *Ledger, e Event) { w.record(l, e) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			l, other := w.ledger(), w.ledger()
+			w.fill(l, noon)
+			w.at(noon.Add(2 * time.Hour))
+			check := func() {
+				t.Helper()
+				for range 2 {
+					w.wantSum(l, noon, noon.Add(time.Hour))
+					w.wantHours(l, noon.Add(-time.Hour), noon.Add(2*time.Hour))
+				}
+			}
+			check()
+			for i := range 3 {
+				late(w, other, w.event(noon.Add(time.Duration(i)*time.Minute)))
+				check()
+			}
+			w.forget()
+			check()
+			if n := w.sent("Query", "T12:"); n != 0 {
+				t.Errorf("%d reads of events", n)
+			}
+		})
+	}
+}
+
+// A late abandoned call in an hour that had nothing: nobody marked it.
+func TestLateAndAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	w.at(noon.Add(3 * time.Hour))
+	w.wantHours(l, noon, noon.Add(3*time.Hour))
+	w.recordAbandoned(l, w.event(noon.Add(time.Minute), abandoned))
+	w.wantHours(l, noon, noon.Add(3*time.Hour))
+	w.wantSum(l, noon, noon.Add(3*time.Hour))
+}
+
+// An abandoned call arrives while a roll-up of its minute or hour is being made: the
+// sum has read the events and not yet written. What it writes must not stay.
+func TestLateWhileRollingUp(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		write string
+		sum   func(*Ledger) error
+	}{
+		"minute": {"minutes#", func(l *Ledger) error {
+			_, err := l.Sum(context.Background(), noon, noon.Add(time.Minute))
+			return err
+		}},
+		"hour": {"hours#", func(l *Ledger) error {
+			_, err := l.Hours(context.Background(), noon, noon.Add(time.Hour))
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for before := range 2 { // late ones that were there already
+				w := newWorld(t)
+				l := w.ledger(func(o *Options) { o.Shards = 1 })
+				w.record(l, w.event(noon))
+				w.at(noon.Add(2 * time.Hour))
+				for range before {
+					w.recordAbandoned(l, w.event(noon, abandoned))
+				}
+				// All sends of the roll-up are late.
+				w.plan = func(target, body string) faults.Fault {
+					if target == "UpdateItem" && strings.Contains(body, tt.write) && strings.Contains(body, ":s") {
+						return faults.LateRequest
+					}
+					return faults.None
+				}
+				if err := tt.sum(l); err != nil {
+					t.Fatal(err)
+				}
+				w.plan = nil
+				if !strings.Contains(w.log.String(), "could not be written") {
+					t.Fatal("the roll-up was not late")
+				}
+				w.recordAbandoned(l, w.event(noon.Add(time.Second), abandoned))
+				if err := w.net.Deliver(); err != nil {
+					t.Fatal(err)
+				}
+				w.wantSum(l, noon, noon.Add(time.Minute))
+				w.wantHours(l, noon, noon.Add(time.Hour))
+			}
+		})
+	}
+}
+
+// An abandoned call whose roll-ups were not taken back is recorded again by whoever
+// sweeps next: it must get further then, though the event is there.
+func TestAbandonedHalfRecorded(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"minutes#", "hours#"} {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			l := w.ledger()
+			w.record(l, w.event(noon))
+			w.at(noon.Add(2 * time.Hour))
+			w.wantSum(l, noon, noon.Add(time.Hour))
+			w.wantHours(l, noon, noon.Add(time.Hour))
+
+			late := w.event(noon.Add(time.Second), abandoned)
+			w.plan = func(target, body string) faults.Fault {
+				if target == "UpdateItem" && strings.Contains(body, step) {
+					return faults.LostRequest
+				}
+				return faults.None
+			}
+			if err := l.RecordAbandoned(context.Background(), late); err == nil {
+				t.Fatal("no error")
+			}
+			w.plan = nil
+			w.recordAbandoned(l, late)
+			w.wantSum(l, noon, noon.Add(time.Hour))
+			w.wantHours(l, noon, noon.Add(time.Hour))
+		})
+	}
+}
+
+// The hour is taken back last: were it first, it could be made again of a minute
+// that is not yet.
+func TestHourIsTakenBackLast(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	w.recordAbandoned(l, w.event(noon, abandoned))
+	var order []string
+	for _, call := range w.calls {
+		for _, part := range []string{"PutItem", "minutes#", "hours#"} {
+			if strings.Contains(call, part) {
+				order = append(order, part)
+			}
+		}
+	}
+	if got := strings.Join(order, " "); got != "PutItem minutes# hours#" {
+		t.Error(got)
+	}
+}
+
+// A roll-up that cannot be written is said, and does not spoil the sum.
+func TestRollUpCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	w.record(l, w.event(noon))
+	w.at(noon.Add(2 * time.Hour))
+	w.plan = func(target, body string) faults.Fault {
+		if target == "UpdateItem" {
+			return faults.LostRequest
+		}
+		return faults.None
+	}
+	w.wantSum(l, noon, noon.Add(time.Minute))
+	w.wantHours(l, noon, noon.Add(time.Hour))
+	if log := w.log.String(); !strings.Contains(log, "minutes#2026-03-02T12") || !strings.Contains(log, "hours#2026-03") {
+		t.Errorf("log: %s", log)
+	}
+	w.plan = nil
+	w.wantSum(l, noon, noon.Add(time.Minute))
+	w.forget()
+	w.wantSum(l, noon, noon.Add(time.Minute))
+	if n := w.sent("Query", "T12:"); n != 0 {
+		t.Errorf("%d reads of events", n)
+	}
+}
+
+// A minute whose identities do not fit a roll-up is read each time, and summed all
+// the same.
+func TestTooManyIdentities(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger(func(o *Options) { o.Shards = 1 })
+	for i := range 220 {
+		w.record(l, w.event(noon, func(e *Event) { e.Identity = fmt.Sprintf("user#%d-%s", i, strings.Repeat("x", 2000)) }))
+	}
+	w.at(noon.Add(time.Hour))
+	for range 2 {
+		w.forget()
+		w.wantSum(l, noon, noon.Add(time.Minute))
+		if n := w.sent("Query", "12:00#0"); n == 0 {
+			t.Error("not read")
+		}
+	}
+	if w.log.String() != "" {
+		t.Error(w.log.String())
+	}
+}
+
+// The largest roll-up fits an item.
+func TestLargestRollUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	key := keyOf("minutes#2026-03-02T12", "00#0")
+	for length, fits := range map[int]bool{maxRollUp: true, maxRollUp + 1: false} {
+		w.forget()
+		l.writeRollUp(context.Background(), key, noon.UnixMicro(), 1<<60, strings.Repeat("x", length-2)) // and quotes
+		if n := w.sent("UpdateItem"); n != 0 != fits {
+			t.Errorf("%d bytes: %d writes", length, n)
+		}
+	}
+	l.writeRollUp(context.Background(), key, noon.UnixMicro(), 0, strings.Repeat("x", maxRollUp-2))
+	if items := w.items("minutes#2026-03-02T12"); len(items) != 1 || len(textOf(items[0], attrSums)) != maxRollUp {
+		t.Error("not written")
+	}
+	if w.log.String() != "" {
+		t.Error(w.log.String())
+	}
+}
+
+// Several sums at once, while abandoned calls come in: each has what was recorded
+// before it began, and in the end all agree.
+func TestSumsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fill(w.ledger(), noon)
+	w.at(noon.Add(2 * time.Hour))
+	before := w.naive(noon, noon.Add(time.Hour)).Total
+	var late []Event
+	for i := range 30 {
+		late = append(late, w.event(noon.Add(time.Duration(i)*time.Minute), abandoned))
+	}
+	var all sync.WaitGroup
+	for range 3 {
+		l := w.ledger()
+		all.Go(func() {
+			last := before
+			for range 4 {
+				s, err := l.Sum(context.Background(), noon, noon.Add(time.Hour))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if s.Total.Cost < last.Cost || s.Total.Calls < last.Calls {
+					t.Errorf("%+v after %+v", s.Total, last)
+				}
+				last = s.Total
+				if _, err := l.Hours(context.Background(), noon, noon.Add(time.Hour)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		l := w.ledger()
+		for _, e := range late {
+			if err := l.RecordAbandoned(context.Background(), e); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	all.Wait()
+	for _, e := range late {
+		w.truth[e.Reservation] = e
+	}
+	l := w.ledger()
+	w.wantSum(l, noon, noon.Add(time.Hour))
+	w.wantHours(l, noon, noon.Add(time.Hour))
+}

@@ -1,0 +1,260 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/local/faults"
+)
+
+func TestSumRefuses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	for name, length := range map[string]time.Duration{"reversed": -time.Second, "too long": LongestWindow + 1} {
+		if _, err := l.Sum(context.Background(), noon, noon.Add(length)); err == nil {
+			t.Errorf("%s: summed", name)
+		}
+	}
+	w.wantSum(l, noon, noon)
+}
+
+// Nothing was ever spent: one read says so, of a whole day.
+func TestSumOfNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	w.wantSum(l, noon.Add(-25*time.Hour), noon)
+	if n := w.sent(); n != 1 {
+		t.Errorf("%d calls of the store", n)
+	}
+}
+
+// Events cross in and out of a trailing window at the microsecond, open or closed,
+// at the boundaries of minutes, hours, days, months and years.
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	for name, boundary := range map[string]time.Time{
+		"second": noon.Add(17 * time.Second), "minute": noon.Add(time.Minute), "hour": noon,
+		"day": time.Date(2026, 3, 3, 0, 0, 0, 0, time.UTC), "month": time.Date(2024, 3, 1, 0, 0, 0, 0, time.UTC),
+		"year": time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), "other zone": time.Date(2026, 3, 2, 0, 30, 0, 0, time.FixedZone("", 5*3600+1800)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			l := w.ledger()
+			w.at(boundary.Add(time.Minute))
+			for _, d := range []time.Duration{-time.Minute, -time.Second, -time.Microsecond, 0, time.Microsecond, time.Second, time.Minute - time.Microsecond} {
+				w.record(l, w.event(boundary.Add(d)))
+			}
+			for range 3 { // open, closed and rolled up
+				for _, d := range []time.Duration{-time.Second, -time.Microsecond, 0, 1, time.Microsecond, 1500 * time.Nanosecond, time.Second} {
+					w.wantSum(l, boundary.Add(d-2*time.Minute), boundary.Add(d))
+					w.wantSum(l, boundary.Add(d), boundary.Add(d+2*time.Minute))
+				}
+				w.advance(2 * closing)
+			}
+		})
+	}
+}
+
+// As time goes by the trailing hour loses each event at its second, though the
+// minute that it is in has a roll-up.
+func TestTrailingHour(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	for i := range 30 {
+		w.record(l, w.event(noon.Add(time.Duration(i)*7*time.Second)))
+	}
+	for d := time.Duration(0); d < 70*time.Minute; {
+		w.at(noon.Add(d))
+		w.wantSum(l, w.now().Add(-time.Hour), w.now())
+		if d < 4*time.Minute || d > 59*time.Minute && d < 64*time.Minute {
+			d += 11 * time.Second
+		} else {
+			d += 5 * time.Minute
+		}
+	}
+}
+
+// More than the megabyte that DynamoDB sends at a time, and more events than we ask
+// for at a time, in one partition.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ events, length int }{"bytes": {400, 3000}, "events": {page + 100, 10}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			l := w.ledger(func(o *Options) { o.Shards = 1 })
+			for i := range tt.events {
+				w.record(l, w.event(noon.Add(time.Duration(i)*time.Millisecond), func(e *Event) {
+					e.Identity = fmt.Sprintf("user#%d-%s", i%100, strings.Repeat("x", tt.length))
+				}))
+			}
+			for _, pages := range []int{2, 2, 0} { // open, closed and rolled up
+				w.forget()
+				w.wantSum(l, noon, noon.Add(time.Minute))
+				if n := w.sent("Query", "12:00#0"); n != pages {
+					t.Errorf("%d pages, want %d", n, pages)
+				}
+				w.advance(2 * closing)
+			}
+		})
+	}
+}
+
+// Money beyond int64 is an error, not a small number.
+func TestOverflow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	half := func(e *Event) { e.Cost = math.MaxInt64/2 + 1 }
+	w.record(l, w.event(noon, half))
+	w.record(l, w.event(noon.Add(time.Minute), half))
+	for range 3 { // open, closed and rolled up
+		if _, err := l.Sum(context.Background(), noon, noon.Add(2*time.Minute)); !errors.Is(err, ErrOverflow) {
+			t.Errorf("got %v", err)
+		}
+		w.wantSum(l, noon, noon.Add(time.Minute))
+		w.wantSum(l, noon.Add(time.Minute), noon.Add(2*time.Minute))
+		w.advance(closing)
+	}
+	w.at(noon.Add(2 * time.Hour))
+	if _, err := l.Hours(context.Background(), noon, noon.Add(time.Hour)); !errors.Is(err, ErrOverflow) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAmountOverflow(t *testing.T) {
+	for _, tt := range []struct {
+		a, b Amount
+		want error
+	}{
+		{Amount{Cost: math.MaxInt64 - 1}, Amount{Cost: 1}, nil},
+		{Amount{Cost: math.MaxInt64}, Amount{Cost: 1}, ErrOverflow},
+		{Amount{Cost: 1}, Amount{Cost: math.MaxInt64}, ErrOverflow},
+		{Amount{Calls: math.MaxInt64}, Amount{Calls: 1}, ErrOverflow},
+	} {
+		before := tt.a
+		if err := tt.a.add(tt.b); !errors.Is(err, tt.want) {
+			t.Errorf("%+v and %+v: %v, want %v", before, tt.b, err, tt.want)
+		} else if err != nil && tt.a != before {
+			t.Errorf("%+v became %+v", before, tt.a)
+		}
+	}
+}
+
+// A broken item stops the sum: a total that lacks something would look like less
+// spending.
+func TestBrokenItems(t *testing.T) {
+	t.Parallel()
+	type stored struct {
+		pk, sk string
+		item   item
+	}
+	// event is one that is right but for an attribute.
+	event := func(name string, v types.AttributeValue) stored {
+		it := item{attrTime: number(noon.UnixMicro()), attrCost: number(1), attrCall: text(`{"outcome":"completed"}`), name: v}
+		if v == nil {
+			delete(it, name)
+		}
+		return stored{"2026-03-02T12:00#0", "r", it}
+	}
+	rolled := func(sums string) stored { return stored{"minutes#2026-03-02T12", "00#0", item{attrSums: text(sums)}} }
+	for name, broken := range map[string]stored{
+		"no time":             event(attrTime, nil),
+		"no cost":             event(attrCost, nil),
+		"negative cost":       event(attrCost, number(-1)),
+		"cost is text":        event(attrCost, text("1")),
+		"cost beyond int64":   event(attrCost, &types.AttributeValueMemberN{Value: "9223372036854775808"}),
+		"no call":             event(attrCall, nil),
+		"call is no JSON":     event(attrCall, text("{")),
+		"sums are no JSON":    rolled(`{`),
+		"sums are no numbers": rolled(`{"tiers":{"user":["1"]}}`),
+		"too many sums":       rolled(`{"tiers":{"user":[1,1,1,1,1,1]}}`),
+		"negative sums":       rolled(`{"tiers":{"user":[1,-1]}}`),
+		"a part beyond all":   rolled(`{"identities":{"user#1":[1,1,2]}}`),
+		"sums beyond int64":   rolled(`{"tiers":{"user":[1,9223372036854775807],"pro":[1,1]}}`),
+		"late is text":        {"minutes#2026-03-02T12", "00#0", item{attrLate: text("1")}},
+		"no minute":           {"minutes#2026-03-02T12", "00", item{}},
+		"broken hour":         {"hours#2026-03", "2026-03-02T12", item{attrLate: number(-1)}},
+		"hour without a date": {"hours#2026-03", "2026-03-02T12x", item{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			l := w.ledger()
+			w.record(l, w.event(noon))
+			it := keyOf(broken.pk, broken.sk)
+			for name, v := range broken.item {
+				it[name] = v
+			}
+			if _, err := w.db.PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &w.table, Item: it}); err != nil {
+				t.Fatal(err)
+			}
+			w.advance(2 * time.Hour)
+			if s, err := l.Sum(context.Background(), noon, noon.Add(90*time.Minute)); err == nil {
+				t.Errorf("got %+v", s)
+			}
+		})
+	}
+}
+
+// A sum that cannot be read is an error, in time.
+func TestSumUnavailable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	w.record(l, w.event(noon))
+	for _, f := range []faults.Fault{faults.Hang, faults.LostReply} {
+		for _, part := range []string{"hours#", "minutes#", "12:00#"} {
+			w.plan = func(target, body string) faults.Fault {
+				if strings.Contains(body, part) {
+					return f
+				}
+				return faults.None
+			}
+			w.at(noon.Add(time.Hour))
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			if s, err := l.Sum(ctx, noon, noon.Add(time.Hour)); err == nil {
+				t.Errorf("got %+v", s)
+			}
+			cancel()
+		}
+	}
+}
+
+// The dearest identity of the window need not be among the dearest of any minute.
+func TestTopIsExact(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	for m := range 5 {
+		at := noon.Add(time.Duration(m) * time.Minute)
+		for i := range 15 {
+			w.record(l, w.event(at, func(e *Event) { e.Identity, e.Cost = fmt.Sprintf("user#%d-%d", m, i), price.Pico(10+i) }))
+		}
+		w.record(l, w.event(at, func(e *Event) { e.Identity, e.Cost = "user#steady", 9 }))
+	}
+	w.advance(time.Hour)
+	for range 2 {
+		w.wantSum(l, noon, noon.Add(5*time.Minute))
+		s, err := l.Sum(context.Background(), noon, noon.Add(5*time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Top[0].Identity != "user#steady" || s.Top[0].Cost != 45 || len(s.Top) != 10 {
+			t.Errorf("%+v", s.Top)
+		}
+	}
+}
