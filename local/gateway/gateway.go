@@ -132,6 +132,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var identity events.APIGatewayRequestIdentity
 	if g.opts.Identity != nil {
 		if identity, err = g.opts.Identity(r); err != nil {
+			slog.Warn("request refused", "method", r.Method, "path", r.URL.Path, "reason", err)
 			answer(w, http.StatusForbidden, err.Error())
 			return
 		}

@@ -1,0 +1,81 @@
+package handler
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tokenfuse/tokenfuse/internal/strictjson"
+)
+
+// maxBody bounds a request's body, in bytes.
+const maxBody = 1 << 20
+
+// readObject reads the body: a JSON object with no other names than the allowed
+// ones, each at most once. null counts as absent.
+func readObject(w http.ResponseWriter, r *request, allowed ...string) (map[string]json.RawMessage, *apiError) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, refuse(unsupportedMediaType, "", "Content-Type must be application/json.")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return nil, refuse(bodyTooLarge, "", "The body is larger than %d bytes.", maxBody)
+	}
+	if err != nil || !utf8.Valid(body) {
+		return nil, refuse(invalidJSON, "", "The body is not valid JSON.")
+	}
+	members, err := strictjson.Object(body)
+	if twice, ok := errors.AsType[*strictjson.DuplicateError](err); ok {
+		return nil, refuse(invalidJSON, clip(twice.Name), "%q stands twice.", clip(twice.Name))
+	}
+	if err != nil {
+		return nil, refuse(invalidJSON, "", "The body is not a JSON object.")
+	}
+	object := map[string]json.RawMessage{}
+next:
+	for _, m := range members {
+		for _, name := range allowed {
+			if m.Name == name {
+				if string(m.Value) != "null" {
+					object[name] = m.Value
+				}
+				continue next
+			}
+		}
+		return nil, refuse(unsupportedParameter, clip(m.Name), "%q is not supported. Supported are: %s.", clip(m.Name), strings.Join(allowed, ", "))
+	}
+	return object, nil
+}
+
+// text reads a string, "" if it is absent.
+func text(object map[string]json.RawMessage, name string) (string, *apiError) {
+	raw, there := object[name]
+	if !there {
+		return "", nil
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return "", refuse(invalidValue, name, "%s must be a string.", name)
+	}
+	if len(s) > maxText || strings.ContainsFunc(s, unicode.IsControl) {
+		return "", refuse(invalidValue, name, "%s must be at most %d bytes without control characters.", name, maxText)
+	}
+	return s, nil
+}
+
+// maxText bounds a text in a request, in bytes.
+const maxText = 500
+
+// clip shortens what a caller sent for a message to them.
+func clip(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}

@@ -1,0 +1,107 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/price"
+)
+
+const (
+	day = 24 * time.Hour
+	// past is how far back the baseline reaches.
+	past = 30 * day
+)
+
+// baseline is the highest normal hour; the zero value: there is no day of data.
+type baseline struct {
+	known   bool
+	highest price.Pico
+}
+
+// newBaseline takes the highest of the hours that are not left out. There is a day of
+// data when the first of them with a call began a day ago. When that is two days ago,
+// the last day is left out too: what is spent today raises no threshold today.
+func newBaseline(hours []ledger.Hour, leftOut map[int64]bool, now time.Time) baseline {
+	var normal []ledger.Hour
+	for _, h := range hours {
+		if !leftOut[hourOf(h.Start)] && (h.Calls > 0 || normal != nil) {
+			normal = append(normal, h)
+		}
+	}
+	if len(normal) == 0 || normal[0].Start.After(now.Add(-day)) {
+		return baseline{}
+	}
+	dayOld := !normal[0].Start.After(now.Add(-2 * day))
+	b := baseline{known: true}
+	for _, h := range normal {
+		if !dayOld || !h.Start.Add(time.Hour).After(now.Add(-day)) {
+			b.highest = max(b.highest, h.Cost)
+		}
+	}
+	return b
+}
+
+// threshold is above what spending is abnormal, and why.
+type threshold struct {
+	amount price.Pico
+	why    string // for a person
+	raise  string // the setting that raises it
+}
+
+func newThreshold(a *policy.Alarm, b baseline) threshold {
+	fixed := threshold{a.Threshold, "fixed", "alarm.threshold_usd"}
+	if a.Factor == 0 {
+		return fixed
+	}
+	if !b.known {
+		if a.Threshold > 0 {
+			fixed.why = "fixed, until there is a day of data"
+			return fixed
+		}
+		return threshold{a.Floor, "the floor, until there is a day of data", "alarm.floor_usd"}
+	}
+	factored := times(b.highest, a.Factor)
+	t := threshold{factored, fmt.Sprintf("%v x the highest normal hour", a.Factor), "alarm.floor_usd"}
+	if factored < a.Floor {
+		t.amount, t.why = a.Floor, fmt.Sprintf("the floor; %v x the highest normal hour is less", a.Factor)
+	}
+	if a.Threshold > 0 && a.Threshold < t.amount {
+		fixed.why = fmt.Sprintf("the fixed bound; %v x the highest normal hour is more", a.Factor)
+		return fixed
+	}
+	return t
+}
+
+// times is p x factor. It goes through floating point, which is exact to far below a
+// cent; beyond int64 it is the largest amount.
+func times(p price.Pico, factor float64) price.Pico {
+	if x := float64(p) * factor; x < math.MaxInt64 {
+		return price.Pico(x)
+	}
+	return math.MaxInt64
+}
+
+// threshold compares with the baseline, if the policy says so. If that cannot be read
+// it falls back on the fixed number, if there is one, and says so in the error.
+func (h *Handler) threshold(ctx context.Context, now time.Time, s state) (threshold, baseline, error) {
+	a := h.Policy.Alarm
+	var b baseline
+	var err error
+	if a.Factor > 0 {
+		var hours []ledger.Hour
+		// Up to the window: what is compared is not part of what it is compared with.
+		if hours, err = h.Ledger.Hours(ctx, now.Add(-past), now.Add(-window)); err != nil {
+			err = fmt.Errorf("reading the past hours: %w", err)
+		}
+		b = newBaseline(hours, s.hoursInAlarm(now), now)
+	}
+	return newThreshold(a, b), b, err
+}
+
+// hourOf numbers clock hours since 1970.
+func hourOf(t time.Time) int64 { return t.Unix() / 3600 }

@@ -1,0 +1,43 @@
+package limits
+
+import (
+	"testing"
+
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+)
+
+// One item holds all limits of an identity, so none may share a name, and each must
+// be one that a bucket takes.
+func TestLimitsOfTheShippedPolicy(t *testing.T) {
+	t.Parallel()
+	p, err := policy.Load("../../tokenfuse.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string][]Kind{}
+	for name := range p.Tiers {
+		kinds[name] = []Kind{User}
+	}
+	kinds[policy.Anonymous] = []Kind{Network, Pass}
+	for name, kinds := range kinds {
+		for _, kind := range kinds {
+			seen := map[string]bool{}
+			limits := Of(p, p.Tiers[name], kind)
+			if kind == Network {
+				limits = append(limits, OfPasses(p.Tiers[name].Passes))
+			}
+			for _, l := range limits {
+				if err := l.Validate(); err != nil || seen[l.Name] || l.Unit == "" {
+					t.Errorf("%s, %s: limit %+v, %v", name, kind, l, err)
+				}
+				seen[l.Name] = true
+				if l.OfClient && kind != Network || l.Network && (l.OfClient || kind != Network) || l.PassCalls && kind != Pass {
+					t.Errorf("%s, %s: limit %+v", name, kind, l)
+				}
+			}
+			if len(limits) < 2 {
+				t.Errorf("%s, %s: %d limits", name, kind, len(limits))
+			}
+		}
+	}
+}
