@@ -78,7 +78,7 @@ func (l *lab) spend(ctx context.Context, events, identities int) (*spending, err
 		return nil, err
 	}
 
-	const writers = 16
+	const writers = 2 // more of them wait for each other in the engine
 	random := rand.New(rand.NewPCG(5, 0))
 	var all errgroup.Group
 	all.SetLimit(writers)

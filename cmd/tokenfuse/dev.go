@@ -22,18 +22,20 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/secret"
 	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/local/gateway"
+	"github.com/tokenfuse/tokenfuse/local/inbox"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
 type devCommand struct {
-	Listen    string `default:"127.0.0.1:8787" help:"Address to serve on; port 0 takes a free one."`
-	Config    string `default:"tokenfuse.yaml" help:"The configuration's file."`
-	Data      string `help:"Folder that keeps the data (default: memory)." placeholder:"DIR" xor:"store"`
-	DynamoDB  string `name:"dynamodb" help:"URL of a DynamoDB-compatible engine to use instead of starting one." placeholder:"URL" xor:"store"`
-	Instances int    `default:"1" help:"Copies of generate that share nothing in memory, as Lambda would run them."`
-	Verbose   bool   `help:"Show the function's log."`
+	Listen     string        `default:"127.0.0.1:8787" help:"Address to serve on; port 0 takes a free one."`
+	Config     string        `default:"tokenfuse.yaml" help:"The configuration's file."`
+	Data       string        `help:"Folder that keeps the data (default: memory)." placeholder:"DIR" xor:"store"`
+	DynamoDB   string        `name:"dynamodb" help:"URL of a DynamoDB-compatible engine to use instead of starting one." placeholder:"URL" xor:"store"`
+	AlarmEvery time.Duration `default:"5m" help:"How often spendalarm runs."`
+	Instances  int           `default:"1" help:"Copies of generate that share nothing in memory, as Lambda would run them."`
+	Verbose    bool          `help:"Show the function's log."`
 }
 
 // The tables' names, and the pace of the built-in model.
@@ -113,11 +115,25 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	}
 	front := gateway.New(gateway.Options{Timeout: timeout}, instances...)
 
+	arrived := inbox.New(time.Now)
+	watch, err := c.watch(ctx, p, store, spend, arrived, url, log)
+	if err != nil {
+		return err
+	}
+	keys := newKeyPair()
+	admin, err := adminRoutes(ctx, p, store, secrets, keys, log)
+	if err != nil {
+		return err
+	}
+
 	routes := http.NewServeMux()
 	routes.Handle("/", front)
 	routes.Handle("/dev/jwks.json", users.JWKS())
 	routes.Handle("/dev/token", users.Tokens())
 	routes.Handle("/dev/spend", spendRoute(spend))
+	routes.Handle("/dev/inbox", arrived)
+	routes.Handle("POST /dev/alarm", watch)
+	routes.Handle("/admin/", admin)
 	server := &http.Server{Handler: routes, ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -125,6 +141,7 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	fmt.Fprintf(s.out, "  instances  %d of generate\n", c.Instances)
 	fmt.Fprintf(s.out, "  features   %v\n\n", slices.Sorted(maps.Keys(p.Features)))
 	tryThis(s.out, url, p)
+	fmt.Fprintf(s.out, "For the admin commands (clear-limit, limits, fuse):\nAWS_ACCESS_KEY_ID=%s\nAWS_SECRET_ACCESS_KEY=%s\n", keys.id, keys.secret)
 	fmt.Fprintf(s.out, "ready %s\n", url)
 
 	select {
@@ -132,10 +149,11 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 		return err
 	case <-ctx.Done():
 	}
+	watch.stop()
 	fmt.Fprintln(s.out, "stopping: calls in flight finish and settle")
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	return errors.Join(front.Close(ending), server.Shutdown(ending))
+	return errors.Join(front.Close(ending), admin.Close(ending), server.Shutdown(ending))
 }
 
 // store gives the URL of the engine, with the tables in it.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
+	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
@@ -100,6 +101,9 @@ func (p Parts) anonymous(ctx context.Context, cfg *Config) error {
 		return fmt.Errorf("fingerprint: %w", err)
 	}
 	if cfg.Networks, err = fingerprint.New([]byte(secret)); err != nil {
+		return err
+	}
+	if cfg.Emails, err = emails.New(p.DynamoDB, p.Bucket.Table, []byte(secret), p.Now); err != nil {
 		return err
 	}
 	var origin [][]byte

@@ -28,6 +28,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
+	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
@@ -47,6 +48,7 @@ type Config struct {
 	Verifier  *auth.Verifier               // nil: tokens are refused
 	Pools     map[string]*bucket.Pool      // by name in the policy
 	Fuse      *fuse.Reader
+	Emails    *emails.Index  // nil: users are found by id alone
 	Ledger    *ledger.Ledger // nil: spend events are only logged
 
 	// Of anonymous callers; nil without such a tier.

@@ -14,9 +14,10 @@ import (
 
 // identity is who is charged.
 type identity struct {
-	kind limits.Kind
-	id   string // the subject, or an opaque key
-	tier *policy.Tier
+	kind  limits.Kind
+	id    string // the subject, or an opaque key
+	tier  *policy.Tier
+	email string // of a user, verified; "" if unknown
 	// client is what tells the callers of a network apart; only of limits.Network.
 	client string
 }
@@ -53,7 +54,7 @@ func (h *Handler) identify(r *http.Request) (identity, *apiError) {
 	if plan := h.Policy.Tiers[user.Plan]; plan != nil && plan.Name != policy.Anonymous {
 		tier = plan
 	}
-	return identity{kind: limits.User, id: user.Subject, tier: tier}, nil
+	return identity{kind: limits.User, id: user.Subject, tier: tier, email: user.Email}, nil
 }
 
 // passHeader carries the pass of a caller who solved a challenge.

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"time"
+
+	clearlimit "github.com/tokenfuse/tokenfuse/functions/clearlimit/handler"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/local/engine"
+	"github.com/tokenfuse/tokenfuse/local/gateway"
+	"github.com/tokenfuse/tokenfuse/local/sigv4"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+)
+
+// devARN is who signs with dev's key pair.
+const devARN = "arn:aws:iam::000000000000:role/tokenfuse-dev"
+
+// keyPair is what signs requests to dev's admin routes.
+type keyPair struct{ id, secret string }
+
+func newKeyPair() keyPair { return keyPair{"AKIA" + rand.Text()[:16], rand.Text() + rand.Text()[:14]} }
+
+// adminRoutes serves clearlimit behind the gateway's stand-in, which checks
+// signatures as API Gateway does. Whoever has the key pair is on the allow-list.
+func adminRoutes(ctx context.Context, p *policy.Policy, store string, secrets func(context.Context, policy.Secret) (string, error), keys keyPair, log *slog.Logger) (*gateway.Gateway, error) {
+	local := *p
+	if p.Admin != nil {
+		local.Admin = &policy.Admin{AllowARNs: append([]string{devARN}, p.Admin.AllowARNs...)}
+	}
+	h, err := clearlimit.Build(ctx, clearlimit.Parts{Policy: &local, DynamoDB: engine.Client(store),
+		Bucket: bucket.Options{Table: limitsTable}, Secret: secrets, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	known := func(id string) (secret, arn string, ok bool) { return keys.secret, devARN, id == keys.id }
+	return gateway.New(gateway.Options{Identity: sigv4.Identity(known, time.Now)}, gateway.Buffered(clearlimit.Lambda(h))), nil
+}
