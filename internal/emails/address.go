@@ -1,10 +1,12 @@
 package emails
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/net/idna"
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 )
@@ -28,19 +30,12 @@ func canonical(email string) (string, error) {
 
 func notInAddress(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 
-// asciiDomain gives a domain in lower case with its labels in Punycode where they
-// need it: the mapping of UTS #46, nontransitional, as far as one of its spellings
-// must find another. Whether DNS would allow the domain is not looked at.
+// domains maps a domain to the one spelling that DNS has of it (UTS #46,
+// nontransitional), without asking whether DNS would allow it.
+var domains = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false))
+
 func asciiDomain(domain string) (string, bool) {
-	domain = strings.ReplaceAll(norm.NFKC.String(strings.ToLower(norm.NFKC.String(domain))), "\u3002", ".")
-	labels := strings.Split(strings.TrimSuffix(domain, "."), ".")
-	for i, label := range labels {
-		if label == "" {
-			return "", false
-		}
-		if strings.ContainsFunc(label, func(r rune) bool { return r >= utf8.RuneSelf }) {
-			labels[i] = "xn--" + punycode([]rune(label))
-		}
-	}
-	return strings.Join(labels, "."), true
+	ascii, err := domains.ToASCII(domain)
+	ascii = strings.TrimSuffix(ascii, ".") // the root, which is often left out
+	return ascii, err == nil && !slices.Contains(strings.Split(ascii, "."), "")
 }

@@ -35,8 +35,8 @@
 // is late puts the event, then raises the count. In any order of these steps,
 // either the roll-up holds the event or it does not stay.
 //
-// The roll-up of a partition holds the sum of each identity, for windows need the
-// dearest of all of them. Where they do not fit an item (at 4 shards about 1.4
+// The roll-up of a partition holds the sum of each identity, since a window needs the
+// dearest of all of them. Where they do not fit an item (at 4 shards about 1.5
 // million calls an hour, all of different identities) there is no roll-up, and the
 // partition's events are read each time.
 //
