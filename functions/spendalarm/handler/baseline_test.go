@@ -168,3 +168,16 @@ func TestBaselineOfHours(t *testing.T) {
 		t.Errorf("%+v of an attack and 20 hours", b)
 	}
 }
+
+// What is compared is not part of what it is compared with, on the second day either,
+// when the hours just past do count.
+func TestTheLastHourRaisesNoThreshold(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, factor4)
+	g.hoursAgo(30, 50)
+	g.spend(call{cents: 250, ago: 10 * time.Minute})
+	g.at(5) // the hour that it fell in is closed
+	if r := g.tick(); r.ThresholdUSD != "2" || r.Paged != "opened" {
+		t.Errorf("threshold %s, paged %q", r.ThresholdUSD, r.Paged)
+	}
+}

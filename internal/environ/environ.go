@@ -1,0 +1,41 @@
+// Package environ reads what a function's environment tells it.
+package environ
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+)
+
+// Need reads a variable that must be set; what says what it is, after its name.
+func Need(name, what string) (string, error) {
+	if v := os.Getenv(name); v != "" {
+		return v, nil
+	}
+	return "", fmt.Errorf("%s is not set: it %s", name, what)
+}
+
+// Policy loads the configuration that TOKENFUSE_CONFIG names (default
+// tokenfuse.yaml).
+func Policy() (*policy.Policy, error) {
+	return policy.Load(cmp.Or(os.Getenv("TOKENFUSE_CONFIG"), "tokenfuse.yaml"))
+}
+
+// Serve builds a Lambda handler and serves it, with a JSON log on standard output.
+// A function that cannot be built says why and ends the process, which Lambda
+// reports as a failed start.
+func Serve(build func(context.Context) (handler any, err error)) {
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
+	handler, err := build(context.Background())
+	if err != nil {
+		slog.Error("the function cannot start", "error", err)
+		os.Exit(1)
+	}
+	lambda.Start(handler)
+}
