@@ -78,6 +78,9 @@ func (l *lab) spend(ctx context.Context, events, identities int) (*spending, err
 		return nil, err
 	}
 
+	// The events are recorded in time, or each would take back roll-ups.
+	inTime := opts
+	inTime.Now = func() time.Time { return s.now.Add(-time.Hour) }
 	const writers = 2 // more of them wait for each other in the engine
 	random := rand.New(rand.NewPCG(5, 0))
 	var all errgroup.Group
@@ -98,7 +101,7 @@ func (l *lab) spend(ctx context.Context, events, identities int) (*spending, err
 		}
 		all.Go(func() error {
 			b := &batcher{Client: db}
-			writer, err := ledger.New(b, opts)
+			writer, err := ledger.New(b, inTime)
 			if err != nil {
 				return err
 			}

@@ -36,8 +36,8 @@ type Options struct {
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 	// Shards is the number of partitions of a minute, 1 to 100; 0: 4. A partition
-	// takes about 1,000 events a second. All processes must have the same number;
-	// after a change, sums are short until LongestCall and Grace have passed.
+	// takes about 1,000 events a second. All processes must have the same number: it
+	// may grow, in those that sum first, and must not shrink.
 	Shards int
 	// AttemptTimeout bounds a write, the SDK's own retries included, so that one that
 	// hangs leaves time for another; 0: 1 s.
