@@ -187,8 +187,13 @@ fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
 			t.Errorf("the pass: %s", m)
 		}
 	}
-	if served != calls {
-		t.Errorf("%d calls with a pass for %d", served, calls)
+	// Of calls at one moment the one whose clock reading is the oldest may be told
+	// to wait for the difference, so what is left is asked for in turn.
+	for served < calls && holder.mustAsk(t, q).status == http.StatusOK {
+		served++
+	}
+	if served != calls || holder.mustAsk(t, q).status == http.StatusOK {
+		t.Errorf("%d calls with a pass for %d, or more", served, calls)
 	}
 }
 

@@ -360,7 +360,11 @@ func TestStallLambda(t *testing.T) {
 // not been failed by the provider.
 func TestStallUntilTheEnd(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, hanging(make(chan struct{}), contentEvent), shortTimeout)
+	// Long enough that the reader stalls for more than stallMargin of it, however
+	// long a busy machine takes to admit the call.
+	f := newFront(t, hanging(make(chan struct{}), contentEvent), func(yaml string) string {
+		return strings.ReplaceAll(yaml, "timeout: 20s", "timeout: 5s")
+	})
 	answer, err := f.gateway(context.Background(), cvCall("Hi.", true))
 	if err != nil {
 		t.Fatal(err)

@@ -436,7 +436,6 @@ func each[T any](all []T, do func(int, T)) {
 //
 // TOKENFUSE_LEDGER_CALLS sets the number of calls, such as 20000.
 func TestLedgerIsExact(t *testing.T) {
-	t.Parallel()
 	calls := 2000
 	if s := os.Getenv("TOKENFUSE_LEDGER_CALLS"); s != "" {
 		var err error
