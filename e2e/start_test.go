@@ -69,3 +69,18 @@ fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
 		t.Errorf("a token without a tier for it: %d %s", a.status, a.body)
 	}
 }
+
+// What is made for a deployment does not stand in the way here: secrets that are
+// kept in AWS, and a distribution that nobody may go round.
+func TestDevOfDeployedConfiguration(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, writeConfig(t, `
+providers: {main: {kind: openai, base_url: "https://model.invalid/v1", api_key: {env: E2E_NO_SUCH_KEY, ssm: /app/key}}}
+models: {small: {provider: main, id: m, context: 10000, price_per_mtok: {input: "1", output: "1"}}}
+features: {ask: {model: small, max_output_tokens: 10, tiers: [anonymous]}}
+tiers: {anonymous: {max_input_tokens: 100, max_output_tokens: 10, limits: {requests: {capacity: 9, per: 1h}}}}
+fingerprint: {secret: {secret: app/fingerprint}}
+cloudfront: {origin_secrets: [{ssm: /app/origin}], url: "https://ai.example.com", required: true}
+`))
+	d.complete(t, "", question{feature: "ask", text: "Go on.", most: 5})
+}

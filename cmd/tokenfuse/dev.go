@@ -87,6 +87,10 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 		p.Auth = &policy.Auth{Issuer: url, Audience: "tokenfuse-dev", JWKSURL: url + "/dev/jwks.json", PlanClaim: "plan"}
 	}
 
+	if p.CloudFront != nil {
+		p.CloudFront.Required = false // callers come straight here
+	}
+
 	model, err := c.replaceProviders(p, s)
 	if err != nil {
 		return err

@@ -30,11 +30,12 @@ func build(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	secrets := secret.NewReader(cfg)
 	h, err := handler.Build(ctx, handler.Parts{
 		Policy:   p,
 		DynamoDB: dynamodb.NewFromConfig(cfg),
 		Bucket:   bucket.Options{Table: limits},
-		Secret:   secret.Env,
+		Secret:   secrets.Read,
 		Log:      slog.Default(),
 	})
 	return handler.Lambda(h), err

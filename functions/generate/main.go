@@ -41,12 +41,14 @@ func build(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	secrets := secret.NewReader(cfg)
+	secrets.Fetch(ctx, p.Secrets())
 	h, err := handler.Build(ctx, handler.Parts{
 		Policy:   p,
 		DynamoDB: db,
 		Ledger:   events,
 		Bucket:   bucket.Options{Table: limits},
-		Secret:   secret.Env,
+		Secret:   secrets.Read,
 		Log:      slog.Default(),
 		Metrics:  emf.New(os.Stdout, "tokenfuse", time.Now),
 	})

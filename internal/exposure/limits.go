@@ -56,10 +56,8 @@ func menuOf(p *policy.Policy, t *policy.Tier, features ...string) menu {
 		f := p.Features[name]
 		_, worst := p.WorstCase(f, t)
 		m.dearest = max(m.dearest, Amount(worst))
-		for _, model := range []*policy.Model{f.Model, f.Fallback} {
-			if model != nil {
-				m.parts = append(m.parts, part{model.Prices, t.MaxInputTokens, min(f.MaxOutputTokens, t.MaxOutputTokens)})
-			}
+		for _, model := range f.Models() {
+			m.parts = append(m.parts, part{model.Prices, t.MaxInputTokens, min(f.MaxOutputTokens, t.MaxOutputTokens)})
 		}
 	}
 	return m

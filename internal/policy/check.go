@@ -63,7 +63,7 @@ func (p *Policy) checkCalls(r *reader) {
 			for _, pool := range p.PoolsFor(t) {
 				largest(pools, pool).take(money, f, t)
 			}
-			for _, m := range f.models() {
+			for _, m := range f.Models() {
 				largest(contexts, m).take(tokens, f, t)
 				fixed.take(overhead.of(m, f.System, t.MaxInputTokens), f, t)
 			}

@@ -80,9 +80,11 @@ challenge:
   kind: altcha
   secret: {env: CHALLENGE_SECRET}
 fingerprint:
-  secret: {ssm: /app/fingerprint}
+  secret: {env: FINGERPRINT_SECRET, ssm: /app/fingerprint}
 cloudfront:
   origin_secrets: [{ssm: /app/origin-1}, {secret: app/origin-2}]
+  url: https://ai.example.com/
+  required: true
 admin:
   allow_arns: ["arn:aws:iam::123456789012:role/support"]
 alarm:
@@ -189,7 +191,7 @@ func TestMistakes(t *testing.T) {
 		{"challenge_at zero", "challenge_at: 0.5", "challenge_at: 0", "44 tiers.anonymous.challenge_at", "above 0"},
 		{"challenge_at negative", "challenge_at: 0.5", "challenge_at: -0.5", "44 tiers.anonymous.challenge_at", "above 0"},
 		{"challenge_at not a number", "challenge_at: 0.5", "challenge_at: .nan", "44 tiers.anonymous.challenge_at", "above 0"},
-		{"factor of one", "factor: 4", "factor: 1", "78 alarm.factor", "above 1"},
+		{"factor of one", "factor: 4", "factor: 1", "80 alarm.factor", "above 1"},
 
 		// Money.
 		{"missing price", "      output: \"1.60\"\n", "", "14 models.small.price_per_mtok.output", "is required"},
@@ -209,7 +211,7 @@ func TestMistakes(t *testing.T) {
 		{"spend of zero", `spend: {usd: "2.00"`, `spend: {usd: "0.00"`, "56 tiers.user.limits.spend.usd", "above 0"},
 		{"pool with 7 decimals", `all: {usd: "20.00"`, `all: {usd: "20.0000001"`, "59 pools.all.usd", "6 decimals"},
 		{"absurd pool", `all: {usd: "20.00"`, `all: {usd: "1000001"`, "59 pools.all.usd", "up to 1000000"},
-		{"threshold of zero", `threshold_usd: "8.00"`, `threshold_usd: 0`, "77 alarm.threshold_usd", "above 0"},
+		{"threshold of zero", `threshold_usd: "8.00"`, `threshold_usd: 0`, "79 alarm.threshold_usd", "above 0"},
 
 		// Durations.
 		{"number without a unit", "timeout: 30s", "timeout: 30", "6 providers.main.timeout", "such as 30s"},
@@ -273,7 +275,7 @@ func TestMistakes(t *testing.T) {
 		{"network with empty limits", "      tokens: {capacity: 50000, per: 1h}\n      requests: {capacity: 200, per: 1m}\n      max_in_flight: 32\n", "      max_in_flight: 32\n", "46 tiers.anonymous.network", "at least one"},
 		{"network of users", "    max_output_tokens: 2000\n", "    max_output_tokens: 2000\n    network: {requests: {capacity: 1, per: 1s}}\n", "54 tiers.user.network", "anonymous alone"},
 		{"challenge of users", "    max_output_tokens: 2000\n", "    max_output_tokens: 2000\n    challenge_at: 0.5\n", "54 tiers.user.challenge_at", "anonymous alone"},
-		{"anonymous without fingerprint", "fingerprint:\n  secret: {ssm: /app/fingerprint}\n", "", "35 fingerprint", "is required"},
+		{"anonymous without fingerprint", "fingerprint:\n  secret: {env: FINGERPRINT_SECRET, ssm: /app/fingerprint}\n", "", "35 fingerprint", "is required"},
 		{"auth without tier user", "  user:\n    max_input", "  pro:\n    max_input", "31 features.cv.tiers[0] | 34 tiers.user", "is required where there is auth"},
 		{"auth without audience", "  audience: app\n", "", "60 auth.audience", "is required"},
 		{"keys over http", "jwks_url: https://id", "jwks_url: http://id", "63 auth.jwks_url", "must be https"},
@@ -289,13 +291,17 @@ func TestMistakes(t *testing.T) {
 		{"altcha with site_key", "kind: altcha", "kind: altcha\n  site_key: abc", "69 challenge.site_key", "left out"},
 		{"challenge hostname with scheme", "kind: altcha", "kind: hcaptcha\n  site_key: abc\n  hostname: https://app.example.com", "70 challenge.hostname", "host name alone"},
 		{"no origin secrets", "origin_secrets: [{ssm: /app/origin-1}, {secret: app/origin-2}]", "origin_secrets: []", "73 cloudfront.origin_secrets", "list of 1 to"},
-		{"something else than an ARN", "arn:aws:iam::123456789012:role/support", "support", "75 admin.allow_arns[0]", "arn:aws:iam"},
-		{"unknown fuse", "fuse: challenge", "fuse: closed", "81 alarm.fuse", "none, challenge, anonymous_off, open"},
+		{"something else than an ARN", "arn:aws:iam::123456789012:role/support", "support", "77 admin.allow_arns[0]", "arn:aws:iam"},
+		{"unknown fuse", "fuse: challenge", "fuse: closed", "83 alarm.fuse", "none, challenge, anonymous_off, open"},
 
 		// Secrets, none of which may be repeated: see also TestSecretsAreNotRepeated.
 		{"secret as text", "secret: {env: CHALLENGE_SECRET}", "secret: hunter2", "69 challenge.secret", "{env: NAME}"},
 		{"secret as a key", "secret: {env: CHALLENGE_SECRET}", "secret: {hunter2}", "69 challenge.secret", "{env: NAME}"},
-		{"secret of two kinds", "secret: {env: CHALLENGE_SECRET}", "secret: {env: A, ssm: B}", "69 challenge.secret", "one key"},
+		{"secret kept twice", "secret: {env: CHALLENGE_SECRET}", "secret: {ssm: A, secret: B}", "69 challenge.secret", "env with one of"},
+		{"secret of one kind twice", "secret: {env: CHALLENGE_SECRET}", "secret: {env: A, ssm: B, env: C}", "69 challenge.secret", "env with one of"},
+		{"secret in place of the second name", "secret: {env: CHALLENGE_SECRET}", "secret: {env: A, ssm: hunter 2}", "69 challenge.secret.ssm", "SSM parameter"},
+		{"CloudFront at no address", "url: https://ai.example.com/", "url: ai.example.com", "74 cloudfront.url", "http or https"},
+		{"CloudFront required a little", "required: true", "required: 1", "75 cloudfront.required", "true or false"},
 		{"secret of an unknown kind", "secret: {env: CHALLENGE_SECRET}", "secret: {value: hunter2}", "69 challenge.secret", "{env: NAME}"},
 		{"secret of no kind", "secret: {env: CHALLENGE_SECRET}", "secret: {}", "69 challenge.secret", "{env: NAME}"},
 		{"secret of null", "secret: {env: CHALLENGE_SECRET}", "secret:", "69 challenge.secret", "{env: NAME}"},
@@ -399,7 +405,7 @@ func TestAllMistakes(t *testing.T) {
 		{"pool: anonymous", "pool: nobody"},
 		{`all: {usd: "20.00"`, `all: {usd: "0.01"`},
 		{"  audience: app\n", ""},
-		{"secret: {ssm: /app/fingerprint}", "secret: hunter2"},
+		{"secret: {env: FINGERPRINT_SECRET, ssm: /app/fingerprint}", "secret: hunter2"},
 		{"fuse: challenge", "fuse: blown"},
 	} {
 		if strings.Count(file, change[0]) != 1 {
@@ -420,7 +426,7 @@ func TestAllMistakes(t *testing.T) {
 		"60 pools.all.usd",
 		"61 auth.audience",
 		"71 fingerprint.secret",
-		"81 alarm.fuse",
+		"83 alarm.fuse",
 	}
 	if !slices.Equal(places, want) {
 		t.Errorf("got\n%s\nwant\n%s", text, strings.Join(want, "\n"))

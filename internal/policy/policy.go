@@ -70,7 +70,8 @@ type Provider struct {
 	Timeout time.Duration // of a whole call; 60 s by default
 }
 
-// Secret says where a secret is kept. Exactly one field is set.
+// Secret says where a secret is kept: Env, SSM or Secret is set, or Env and one of
+// the others, which is where it is if the variable is not set.
 type Secret struct {
 	Env    string // name of an environment variable
 	SSM    string // name or ARN of an SSM parameter
@@ -193,9 +194,14 @@ type Challenge struct {
 // Fingerprint holds the key of the hashes that stand for anonymous callers.
 type Fingerprint struct{ Secret Secret }
 
-// CloudFront lists the secrets by which our distribution proves itself: the
-// current one and, while it is rotated, the one before or after.
-type CloudFront struct{ OriginSecrets []Secret }
+// CloudFront is the distribution in front of the API.
+type CloudFront struct {
+	// OriginSecrets are those by which it proves itself: the current one and, while
+	// it is rotated, the one before or after.
+	OriginSecrets []Secret
+	URL           string // where callers reach it, no trailing slash; "": not said
+	Required      bool   // calls that did not come through it are refused
+}
 
 // Admin lists the AWS identities that may call the admin routes.
 type Admin struct{ AllowARNs []string }
@@ -271,7 +277,7 @@ func (p *Policy) PoolsFor(t *Tier) []*Pool {
 // feature's models.
 func (p *Policy) WorstCase(f *Feature, t *Tier) (tokens int64, money price.Pico) {
 	output := min(f.MaxOutputTokens, t.MaxOutputTokens)
-	for _, m := range f.models() {
+	for _, m := range f.Models() {
 		money = max(money, m.Prices.WorstCase(t.MaxInputTokens, output))
 	}
 	return t.MaxInputTokens + output, money
@@ -305,6 +311,43 @@ func (p *Policy) LongestPeriod() time.Duration {
 	return longest
 }
 
+// UsedProviders are the providers of models that a feature may call: a spare one in
+// the file needs no key. Sorted.
+func (p *Policy) UsedProviders() []*Provider {
+	used := map[string]*Provider{}
+	for _, f := range p.Features {
+		for _, m := range f.Models() {
+			used[m.Provider.Name] = m.Provider
+		}
+	}
+	var list []*Provider
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		list = append(list, used[name])
+	}
+	return list
+}
+
+// Secrets are those that calls need: of used providers, of anonymous callers'
+// keys and challenges, of CloudFront.
+func (p *Policy) Secrets() []Secret {
+	var list []Secret
+	for _, provider := range p.UsedProviders() {
+		if provider.APIKey != nil {
+			list = append(list, *provider.APIKey)
+		}
+	}
+	if p.Fingerprint != nil {
+		list = append(list, p.Fingerprint.Secret)
+	}
+	if p.Challenge != nil {
+		list = append(list, p.Challenge.Secret)
+	}
+	if p.CloudFront != nil {
+		list = append(list, p.CloudFront.OriginSecrets...)
+	}
+	return list
+}
+
 // callMargin is for admitting and settling a call.
 const callMargin = 10 * time.Second
 
@@ -317,8 +360,8 @@ func (p *Policy) LongestCall() time.Duration {
 	return longest + callMargin
 }
 
-// models are the models that may answer a call to f.
-func (f *Feature) models() []*Model {
+// Models are the models that may answer a call to f: its own, then its fallback.
+func (f *Feature) Models() []*Model {
 	var models []*Model
 	for _, m := range [...]*Model{f.Model, f.Fallback} {
 		if m != nil {

@@ -81,8 +81,8 @@ func TestValues(t *testing.T) {
 		Auth:        &Auth{"https://id.example.com/", "app", "https://id.example.com/jwks.json", "plan"},
 		CORS:        &CORS{[]string{"https://app.example.com", "http://localhost:5173"}},
 		Challenge:   &Challenge{Kind: "altcha", Secret: Secret{Env: "CHALLENGE_SECRET"}},
-		Fingerprint: &Fingerprint{Secret{SSM: "/app/fingerprint"}},
-		CloudFront:  &CloudFront{[]Secret{{SSM: "/app/origin-1"}, {Secret: "app/origin-2"}}},
+		Fingerprint: &Fingerprint{Secret{Env: "FINGERPRINT_SECRET", SSM: "/app/fingerprint"}},
+		CloudFront:  &CloudFront{[]Secret{{SSM: "/app/origin-1"}, {Secret: "app/origin-2"}}, "https://ai.example.com", true},
 		Admin:       &Admin{[]string{"arn:aws:iam::123456789012:role/support"}},
 		Alarm:       &Alarm{8 * price.Dollar, 4, price.Dollar, time.Hour, "challenge"},
 	}

@@ -71,6 +71,15 @@ func (v value) choice(words ...string) string {
 	return s
 }
 
+// boolean reads true or false; false for anything else.
+func (v value) boolean() bool {
+	s, ok := v.scalar("true or false", "!!bool")
+	if ok && s != "true" && s != "false" {
+		v.report("must be true or false")
+	}
+	return s == "true"
+}
+
 // integer reads a whole number. It gives 0 for anything else.
 func (v value) integer(least, most int64) int64 {
 	what := "a whole number from " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10)
@@ -253,29 +262,37 @@ func (v value) secret() *Secret {
 	if n == nil {
 		return nil
 	}
-	if n.Kind != yaml.MappingNode || n.Style&yaml.TaggedStyle != 0 || n.Anchor != "" || len(n.Content) != 2 ||
-		n.Content[0].Anchor != "" || n.Content[1].Anchor != "" || n.Content[1].Tag != "!!str" {
+	if n.Kind != yaml.MappingNode || n.Style&yaml.TaggedStyle != 0 || n.Anchor != "" || len(n.Content) == 0 {
 		v.report("%s", aboutSecrets)
 		return nil
 	}
-	key, name := n.Content[0].Value, n.Content[1].Value
-	s, shape, what := &Secret{}, (*regexp.Regexp)(nil), ""
-	switch key {
-	case "env":
-		s.Env, shape, what = name, envName, "name of an environment variable"
-	case "ssm":
-		s.SSM, shape, what = name, ssmName, "name or ARN of an SSM parameter"
-	case "secret":
-		s.Secret, shape, what = name, secretName, "name or ARN of a Secrets Manager secret"
-	default:
-		v.report("%s", aboutSecrets)
-		return nil
+	s := &Secret{}
+	for i := 0; i < len(n.Content); i += 2 {
+		key, content := n.Content[i], n.Content[i+1]
+		var place *string
+		var shape *regexp.Regexp
+		what := ""
+		switch key.Value {
+		case "env":
+			place, shape, what = &s.Env, envName, "name of an environment variable"
+		case "ssm":
+			place, shape, what = &s.SSM, ssmName, "name or ARN of an SSM parameter"
+		case "secret":
+			place, shape, what = &s.Secret, secretName, "name or ARN of a Secrets Manager secret"
+		}
+		if place == nil || *place != "" || key.Anchor != "" || content.Anchor != "" || content.Tag != "!!str" {
+			v.report("%s", aboutSecrets)
+			return nil
+		}
+		*place = content.Value
+		if len(content.Value) > 1024 || !shape.MatchString(content.Value) {
+			v.child(join(v.path, key.Value), key.Line, content).report("must be the %s; the secret itself does not belong here", what)
+		}
 	}
-	named := v.child(join(v.path, key), n.Content[0].Line, n.Content[1])
-	if len(name) > 1024 || !shape.MatchString(name) {
-		named.report("must be the %s; the secret itself does not belong here", what)
+	if s.SSM != "" && s.Secret != "" {
+		v.report("%s", aboutSecrets)
 	}
 	return s
 }
 
-const aboutSecrets = "must be a reference with one key: {env: NAME}, {ssm: NAME} or {secret: NAME}; the secret itself does not belong here"
+const aboutSecrets = "must be a reference: {env: NAME}, {ssm: NAME}, {secret: NAME}, or env with one of the others for where it is not set; the secret itself does not belong here"

@@ -397,6 +397,10 @@ func readCloudFront(v value) *CloudFront {
 			c.OriginSecrets = append(c.OriginSecrets, *s)
 		}
 	}
+	if u := o.get("url").webURL(); u != nil {
+		c.URL = strings.TrimRight(u.String(), "/")
+	}
+	c.Required = o.get("required").boolean()
 	return c
 }
 

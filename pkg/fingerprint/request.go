@@ -69,7 +69,7 @@ func NewSource(originSecrets ...[]byte) (*Source, error) {
 func (s *Source) Signals(r *http.Request) (Signals, error) {
 	signals := Signals{UserAgent: atMost(maxUserAgent, r.UserAgent())}
 	var err error
-	if !s.provenBy(r.Header) {
+	if !s.Proven(r) {
 		signals.Addr, err = ParseSource(r.RemoteAddr)
 		return signals, err
 	}
@@ -80,9 +80,10 @@ func (s *Source) Signals(r *http.Request) (Signals, error) {
 	return signals, err
 }
 
-// provenBy compares with every secret, so that the time tells nothing.
-func (s *Source) provenBy(h http.Header) bool {
-	given := sha256.Sum256([]byte(only(h, OriginSecretHeader)))
+// Proven reports whether r came through our CloudFront distribution: it has one of
+// the origin secrets. All are compared, so that the time tells nothing.
+func (s *Source) Proven(r *http.Request) bool {
+	given := sha256.Sum256([]byte(only(r.Header, OriginSecretHeader)))
 	proven := 0
 	for _, secret := range s.secrets {
 		proven |= subtle.ConstantTimeCompare(given[:], secret[:])

@@ -18,11 +18,11 @@ const inFlightRetry = 2 * time.Second
 
 // worstCase is the most that a request can use.
 func (o *offer) worstCase(c *capped) amount {
-	return amount{
-		tokens:  c.input + c.maxOutput,
-		money:   o.model.Prices.WorstCase(c.input, c.maxOutput),
-		results: 1,
+	worst := amount{tokens: c.input + c.maxOutput, results: 1}
+	for _, candidate := range o.candidates {
+		worst.money = max(worst.money, candidate.model.Prices.WorstCase(c.input, c.maxOutput))
 	}
+	return worst
 }
 
 // admission is what a call holds while it is open.
@@ -62,9 +62,9 @@ func (h *Handler) admit(r *http.Request, c *call, deadline time.Time) (a admissi
 		logger(ctx).Error("reserve failed", "error", err)
 		apiErr = unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")
 	case d.Challenged:
-		apiErr = required(r)
+		apiErr = h.required(r)
 	case d.Reservation == nil:
-		apiErr = denied(r, c, d)
+		apiErr = h.denied(r, c, d)
 	}
 	if apiErr != nil {
 		h.undo(ctx, a)
@@ -105,7 +105,7 @@ func (h *Handler) reserveRequest(r *http.Request, c *call, deadline time.Time) b
 
 // denied makes an error of a denial. Of several limits the one with the longest
 // wait is named: coming back sooner would be of no use.
-func denied(r *http.Request, c *call, d bucket.Decision) *apiError {
+func (h *Handler) denied(r *http.Request, c *call, d bucket.Decision) *apiError {
 	o := c.offer
 	longest, wait := d.Denials[0], retryAfter(d.Denials[0])
 	for _, other := range d.Denials[1:] {
@@ -124,7 +124,7 @@ func denied(r *http.Request, c *call, d bucket.Decision) *apiError {
 	}
 	l := o.limit(longest.Limit.Name)
 	if l.PassCalls {
-		e := required(r)
+		e := h.required(r)
 		e.message = "Your pass is used up. " + e.message
 		return e
 	}
@@ -185,7 +185,9 @@ func affordable(o *offer, c *capped, d bucket.Decision) *int64 {
 		case l.Unit == policy.USDMicros && s.Remaining == 0:
 			return nil // a free call costs the least amount, too
 		case l.Unit == policy.USDMicros:
-			most = min(most, o.model.Prices.AffordableOutput(c.input, price.Pico(s.Remaining)*price.Dollar/1_000_000))
+			for _, candidate := range o.candidates {
+				most = min(most, candidate.model.Prices.AffordableOutput(c.input, price.Pico(s.Remaining)*price.Dollar/1_000_000))
+			}
 		}
 	}
 	if most < 1 {

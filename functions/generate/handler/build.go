@@ -48,12 +48,15 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 		p.Now = time.Now
 	}
 	cfg := Config{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Ledger: p.Ledger, Now: p.Now, Providers: map[string]provider.Provider{}}
-	for _, name := range usedProviders(p.Policy) {
-		made, err := newProvider(ctx, p.Policy.Providers[name], p.Secret)
+	for _, used := range p.Policy.UsedProviders() {
+		made, err := newProvider(ctx, used, p.Secret)
 		if err != nil {
-			return nil, fmt.Errorf("provider %s: %w", name, err)
+			return nil, fmt.Errorf("provider %s: %w", used.Name, err)
 		}
-		cfg.Providers[name] = made
+		cfg.Providers[used.Name] = provider.WithBreaker(made)
+	}
+	if err := p.source(ctx, &cfg); err != nil {
+		return nil, err
 	}
 	if err := p.anonymous(ctx, &cfg); err != nil {
 		return nil, err
@@ -103,9 +106,12 @@ func (p Parts) anonymous(ctx context.Context, cfg *Config) error {
 	if cfg.Networks, err = fingerprint.New([]byte(secret)); err != nil {
 		return err
 	}
-	if cfg.Emails, err = emails.New(p.DynamoDB, p.Bucket.Table, []byte(secret), p.Now); err != nil {
-		return err
-	}
+	cfg.Emails, err = emails.New(p.DynamoDB, p.Bucket.Table, []byte(secret), p.Now)
+	return err
+}
+
+// source makes what decides which headers are believed.
+func (p Parts) source(ctx context.Context, cfg *Config) (err error) {
 	var origin [][]byte
 	if c := p.Policy.CloudFront; c != nil {
 		for _, s := range c.OriginSecrets {
@@ -148,16 +154,6 @@ func (p Parts) challenge(ctx context.Context, cfg *Config) error {
 	}
 	cfg.Used = challenge.NewUsed(p.DynamoDB, p.Bucket.Table, p.Now)
 	return nil
-}
-
-// usedProviders are the providers of models that some feature calls: a spare one
-// in the file needs no key.
-func usedProviders(p *policy.Policy) []string {
-	used := map[string]bool{}
-	for _, f := range p.Features {
-		used[f.Model.Provider.Name] = true
-	}
-	return names(used)
 }
 
 func newProvider(ctx context.Context, p *policy.Provider, read func(context.Context, policy.Secret) (string, error)) (provider.Provider, error) {

@@ -91,8 +91,7 @@ func (c *capped) cut(o *offer, base int64) {
 			tokens = o.count(*m)
 		}
 		if n > chars || tokens > budget {
-			head := firstRunes(m.Content, chars)
-			head = o.tokenizer.Cut(head, int(budget-int64(o.tokenizer.PerMessage())))
+			head := o.head(firstRunes(m.Content, chars), budget)
 			if head != "" {
 				c.dropped += int(n) - utf8.RuneCountInString(head)
 				m.Content = head

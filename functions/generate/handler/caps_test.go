@@ -161,18 +161,16 @@ func TestCutProperties(t *testing.T) {
 		for _, tokenizer := range tokens.Names() {
 			t.Run(feature+"/"+tokenizer, func(t *testing.T) {
 				o := *g.handler.offers[audience{policy.Anonymous, limits.Network}][feature]
-				var err error
-				if o.tokenizer, err = tokens.New(tokenizer); err != nil {
+				tk, err := tokens.New(tokenizer)
+				if err != nil {
 					t.Fatal(err)
 				}
-				base := int64(o.tokenizer.PerReply())
-				if s := o.feature.System; s != "" {
-					base += o.count(provider.Message{Content: s})
-				}
-				o.baseInput = base
+				o.candidates, o.baseInput = []candidate{{tokenizer: tk}}, 0
+				o.setBaseInput()
+				base := o.baseInput
 				rapid.Check(t, func(t *rapid.T) {
 					tier := *o.tier
-					tier.MaxInputTokens = rapid.Int64Range(base+int64(o.tokenizer.PerMessage())+40, 2_000).Draw(t, "tokens")
+					tier.MaxInputTokens = rapid.Int64Range(base+int64(tk.PerMessage())+40, 2_000).Draw(t, "tokens")
 					tier.MaxInputChars = rapid.SampledFrom([]int64{0, 10, 500, 2_000}).Draw(t, "characters")
 					o := o
 					o.tier = &tier
@@ -189,7 +187,8 @@ func TestCutProperties(t *testing.T) {
 
 func checkCut(t *rapid.T, o *offer, before []provider.Message) {
 	slack := int64(8)
-	if !o.tokenizer.Exact() {
+	tk := o.candidates[0].tokenizer
+	if !tk.Exact() {
 		slack = 64
 	}
 	system := 0
@@ -229,7 +228,7 @@ func checkCut(t *rapid.T, o *offer, before []provider.Message) {
 	// As much as fits is kept: to the character where those are what binds. A cut
 	// by tokens may leave some, at most what one character and the marks on it
 	// count, and a message of which nothing would remain is left out.
-	free := o.tier.MaxInputTokens - input - int64(o.tokenizer.PerMessage())
+	free := o.tier.MaxInputTokens - input - int64(tk.PerMessage())
 	if chars != o.tier.MaxInputChars && free > slack {
 		t.Fatalf("kept %d tokens and %d characters of at most %d and %d", input, chars, o.tier.MaxInputTokens, o.tier.MaxInputChars)
 	}

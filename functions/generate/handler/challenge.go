@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
-	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -19,14 +18,6 @@ const challengePath = "/v1/challenge"
 // siteverifies bounds, by network, the calls to a third party that somebody else
 // can make us make.
 var siteverifies = bucket.Limit{Name: policy.LimitSiteverify, Capacity: 20, Period: time.Minute, Return: bucket.Never}
-
-// publicPath is the path as the caller sees it: with the stage, if there is one.
-func publicPath(r *http.Request) string {
-	if c, ok := lambdahttp.RequestContext(r.Context()); ok && c.Path != "" {
-		return c.Path
-	}
-	return r.URL.Path
-}
 
 func (h *Handler) passTTL() time.Duration {
 	if t := h.Policy.Tiers[policy.Anonymous]; t != nil && t.Passes != nil {

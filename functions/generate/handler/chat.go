@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -93,12 +94,12 @@ func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry,
 	rc := http.NewResponseController(w)
 	_ = rc.SetWriteDeadline(end.Add(stallMargin)) // not every writer has one
 
-	x := &exchange{h: h, w: w, rc: rc, ctx: ctx, end: end, entry: e, call: c, admission: a, tally: tally{input: c.input}}
+	x := &exchange{h: h, w: w, rc: rc, ctx: ctx, end: end, entry: e, call: c, asked: c.offer.candidates[0], admission: a, tally: tally{input: c.input}}
 	defer x.settle() // on every way out, a panic included
 	callCtx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	x.called = time.Now()
-	answer, err := c.offer.provider.Call(callCtx, c.request())
+	answer, err := x.ask(callCtx)
 	if err != nil {
 		return x.failed(err)
 	}
@@ -112,8 +113,8 @@ func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry,
 // callEnd is when the provider call ends at the latest, so that settling is
 // over before the invocation is.
 func (h *Handler) callEnd(ctx context.Context, c *call) (time.Time, *apiError) {
-	now := time.Now() // contexts go by the real clock
-	end := now.Add(c.offer.model.Provider.Timeout)
+	now := time.Now()                                            // contexts go by the real clock
+	end := now.Add(c.offer.candidates[0].model.Provider.Timeout) // of the whole call, a fallback included
 	if hard, ok := ctx.Deadline(); ok && hard.Add(-settleMargin).Before(end) {
 		end = hard.Add(-settleMargin)
 	}
@@ -123,12 +124,42 @@ func (h *Handler) callEnd(ctx context.Context, c *call) (time.Time, *apiError) {
 	return end, nil
 }
 
-// request is what goes upstream.
-func (c *call) request() provider.Request {
+// ask calls the feature's model or, if that fails for nothing and without its fault,
+// the fallback: at most one of them bills the call.
+func (x *exchange) ask(ctx context.Context) (answer provider.Answer, err error) {
+	for i, candidate := range x.call.offer.candidates {
+		if i > 0 {
+			logger(x.ctx).Warn("the fallback is asked", "feature", x.call.offer.feature.Name, "model", candidate.model.Name, "error", err)
+		}
+		x.asked = candidate
+		answer, err = candidate.provider.Call(ctx, x.call.request(candidate.model))
+		if err == nil || !mayFallBack(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return answer, err
+}
+
+// mayFallBack reports whether another model may be asked after err: nothing was
+// billed, and it is not the request that is wrong.
+func mayFallBack(err error) bool {
+	var e *provider.Error
+	if !errors.As(err, &e) || e.Billed() {
+		return false
+	}
+	switch e.Status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return false
+	}
+	return true
+}
+
+// request is what goes upstream to a model.
+func (c *call) request(m *policy.Model) provider.Request {
 	return provider.Request{
-		Model:            c.offer.model.ID,
+		Model:            m.ID,
 		Messages:         c.messages,
-		MaxTokensField:   c.offer.model.MaxTokensField,
+		MaxTokensField:   m.MaxTokensField,
 		MaxOutputTokens:  int(c.maxOutput),
 		Stream:           c.Stream,
 		Temperature:      c.Temperature,
@@ -151,6 +182,7 @@ type exchange struct {
 	held      time.Duration   // how long the caller has kept us from writing
 	entry     *entry
 	call      *call
+	asked     candidate // whoever was asked last
 	admission admission
 	tally     tally
 	text      strings.Builder // the content seen so far
@@ -172,9 +204,9 @@ func (x *exchange) settle() {
 	// The rest of the answer comes after the settle, which may take its time.
 	_ = x.rc.SetWriteDeadline(x.end.Add(settleMargin - stallMargin))
 	if x.text.Len() > 0 && x.tally.usage == nil {
-		x.tally.output = int64(x.call.offer.tokenizer.Count(x.text.String()))
+		x.tally.output = int64(x.asked.tokenizer.Count(x.text.String()))
 	}
-	x.entry.settled = x.h.settle(x.ctx, x.admission, x.call, x.tally)
+	x.entry.settled = x.h.settle(x.ctx, x.admission, x.call, x.asked.model, x.tally)
 }
 
 // gone reports whether the caller has left, or has stalled for so long that the
@@ -196,7 +228,7 @@ func (x *exchange) failed(err error) *apiError {
 	if x.tally.ending == left {
 		return notTaken()
 	}
-	logger(x.ctx).Warn("provider call failed", "feature", x.call.offer.feature.Name, "error", err)
+	logger(x.ctx).Warn("provider call failed", "feature", x.call.offer.feature.Name, "model", x.asked.model.Name, "error", err)
 	c, what := providerError, "The model failed to answer."
 	if p.Failure == provider.Timeout {
 		c, what = providerTimeout, "The model did not answer in time."

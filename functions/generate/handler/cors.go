@@ -11,12 +11,17 @@ var headerNames = regexp.MustCompile(`^[A-Za-z0-9_-]+( *, *[A-Za-z0-9_-]+)*$`)
 
 // cors refuses pages of origins that are neither listed nor our own: a page may
 // post without asking first. A listed one may read the answer, errors included.
+// A caller who goes round the distribution in front is refused likewise.
 func (h *Handler) cors(w http.ResponseWriter, r *http.Request) *apiError {
+	cloudFront := h.Policy.CloudFront
+	if cloudFront != nil && cloudFront.Required && !h.Source.Proven(r) {
+		return refuse(originNotAllowed, "", "This address is not for callers. Use the one that was published.")
+	}
 	header := w.Header()
 	header.Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
 	listed := h.Policy.CORS != nil && slices.Contains(h.Policy.CORS.Origins, origin)
-	if origin != "" && !listed && !isOwn(origin, r.Host) {
+	if origin != "" && !listed && !isOwn(origin, h.base(r)) {
 		return refuse(originNotAllowed, "", "Pages of this origin may not call here.")
 	}
 	if origin != "" {
@@ -33,7 +38,12 @@ func (h *Handler) cors(w http.ResponseWriter, r *http.Request) *apiError {
 	return nil
 }
 
-func isOwn(origin, host string) bool {
+// isOwn reports whether origin is that of the address base.
+func isOwn(origin, base string) bool {
 	u, err := url.Parse(origin)
-	return err == nil && u.Host != "" && u.Host == host
+	if err != nil || u.Host == "" {
+		return false
+	}
+	b, err := url.Parse(base)
+	return err == nil && u.Host == b.Host
 }

@@ -94,12 +94,7 @@ func New(cfg Config) (*Handler, error) {
 			offers := map[string]*offer{}
 			h.offers[audience{t.Name, k}] = offers
 			for _, name := range cfg.Policy.FeatureNames(t.Name) {
-				f := cfg.Policy.Features[name]
-				p := cfg.Providers[f.Model.Provider.Name]
-				if p == nil {
-					return nil, fmt.Errorf("handler: feature %s: no provider %s", name, f.Model.Provider.Name)
-				}
-				o, err := newOffer(f, t, k, p)
+				o, err := newOffer(cfg.Policy.Features[name], t, k, cfg.Providers)
 				if err != nil {
 					return nil, fmt.Errorf("handler: feature %s: %w", name, err)
 				}

@@ -3,7 +3,6 @@ package handler
 import (
 	"errors"
 	"net/http"
-	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
@@ -120,7 +119,7 @@ func (h *Handler) challengeFailed(r *http.Request, err error) *apiError {
 	var refusal challenge.Refusal
 	if errors.As(err, &refusal) {
 		e := refuse(challengeFailed, "", "%s", string(refusal))
-		e.challengeURL = challengeURL(r)
+		e.challengeURL = h.challengeURL(r)
 		return e
 	}
 	logger(r.Context()).Error("a challenge could not be checked", "error", err)
@@ -129,10 +128,4 @@ func (h *Handler) challengeFailed(r *http.Request, err error) *apiError {
 
 // challengeURL is the absolute address of the challenge, as the caller reaches
 // it.
-func challengeURL(r *http.Request) string {
-	scheme := "https"
-	if r.Header.Get("X-Forwarded-Proto") == "http" {
-		scheme = "http"
-	}
-	return scheme + "://" + r.Host + strings.TrimSuffix(publicPath(r), r.URL.Path) + challengePath
-}
+func (h *Handler) challengeURL(r *http.Request) string { return h.base(r) + challengePath }

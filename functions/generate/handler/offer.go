@@ -15,35 +15,70 @@ import (
 // offer is a feature as it is open to a kind of caller of a tier: all that can be
 // known before a request comes.
 type offer struct {
-	feature   *policy.Feature
-	tier      *policy.Tier
-	kind      limits.Kind
+	feature *policy.Feature
+	tier    *policy.Tier
+	kind    limits.Kind
+	// candidates are the feature's model and, if it has one, its fallback. What is
+	// counted and reserved is the most of them, whichever answers.
+	candidates []candidate
+	baseInput  int64 // tokens of the system prompt and of the framing of any request
+	limits     []limits.Limit
+	policy     string // the RateLimit-Policy header
+}
+
+// candidate is a model that may answer.
+type candidate struct {
 	model     *policy.Model
 	provider  provider.Provider
 	tokenizer *tokens.Tokenizer
-	baseInput int64 // tokens of the system prompt and of the framing of any request
-	limits    []limits.Limit
-	policy    string // the RateLimit-Policy header
 }
 
-func newOffer(f *policy.Feature, t *policy.Tier, k limits.Kind, p provider.Provider) (*offer, error) {
-	tokenizer, err := tokens.New(f.Model.Tokenizer)
-	if err != nil {
-		return nil, err
+func newOffer(f *policy.Feature, t *policy.Tier, k limits.Kind, providers map[string]provider.Provider) (*offer, error) {
+	o := &offer{feature: f, tier: t, kind: k, limits: append(limits.OfTier(t, k), limits.OfFeature(f, k)...)}
+	for _, m := range f.Models() {
+		p := providers[m.Provider.Name]
+		if p == nil {
+			return nil, fmt.Errorf("no provider %s", m.Provider.Name)
+		}
+		tokenizer, err := tokens.New(m.Tokenizer)
+		if err != nil {
+			return nil, err
+		}
+		o.candidates = append(o.candidates, candidate{m, p, tokenizer})
 	}
-	o := &offer{feature: f, tier: t, kind: k, model: f.Model, provider: p, tokenizer: tokenizer,
-		baseInput: int64(tokenizer.PerReply()), limits: limits.OfTier(t, k)}
-	if f.System != "" {
-		o.baseInput += int64(tokenizer.PerMessage() + tokenizer.Count(f.System))
-	}
-	o.limits = append(o.limits, limits.OfFeature(f, k)...)
+	o.setBaseInput()
 	o.policy = policyHeader(o.limits)
 	return o, nil
 }
 
+func (o *offer) setBaseInput() {
+	for _, c := range o.candidates {
+		base := int64(c.tokenizer.PerReply())
+		if s := o.feature.System; s != "" {
+			base += c.count(s)
+		}
+		o.baseInput = max(o.baseInput, base)
+	}
+}
+
 // count is what a message costs of the input, framing included.
-func (o *offer) count(m provider.Message) int64 {
-	return int64(o.tokenizer.PerMessage() + o.tokenizer.Count(m.Content))
+func (o *offer) count(m provider.Message) (most int64) {
+	for _, c := range o.candidates {
+		most = max(most, c.count(m.Content))
+	}
+	return most
+}
+
+func (c candidate) count(content string) int64 {
+	return int64(c.tokenizer.PerMessage() + c.tokenizer.Count(content))
+}
+
+// head is the beginning of content that costs at most budget tokens as a message.
+func (o *offer) head(content string, budget int64) string {
+	for _, c := range o.candidates {
+		content = c.tokenizer.Cut(content, int(budget-int64(c.tokenizer.PerMessage())))
+	}
+	return content
 }
 
 // amount is a use of tokens, money and results.

@@ -85,15 +85,15 @@ func (h *Handler) obey(r *http.Request, id identity, s fuse.Setting, err error) 
 		e.message += " You can ask again in " + inWords(e.retryAfter) + "."
 		return e
 	case s.State == fuse.Challenge && id.kind == limits.Network && h.Challenges != nil:
-		return required(r)
+		return h.required(r)
 	}
 	return nil
 }
 
 // required asks for a solved challenge.
-func required(r *http.Request) *apiError {
+func (h *Handler) required(r *http.Request) *apiError {
 	e := refuse(challengeRequired, "", "Please solve a challenge first; then you can go on at once.")
-	e.challengeURL = challengeURL(r)
+	e.challengeURL = h.challengeURL(r)
 	return e
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -82,22 +83,25 @@ const settleTime = 4 * time.Second
 // own context. The spend event comes before the hold is removed, so that a crash
 // between them leaves a hold that tells of the call; the pools' money, which is
 // refilled in time if it is lost, comes last.
-func (h *Handler) settle(ctx context.Context, a admission, c *call, t tally) bill {
+func (h *Handler) settle(ctx context.Context, a admission, c *call, m *policy.Model, t tally) bill {
 	ctx, cancel := detached(ctx, settleTime)
 	defer cancel()
 	r := a.Reservation
-	b := reckon(t, c.offer.model.Prices, c.maxOutput)
+	b := reckon(t, m.Prices, c.maxOutput)
 	if t.ending != unbilled {
 		e := ledger.Event{
 			Reservation: r.ID(), Time: r.Start(), Identity: c.identity.key(), Tier: c.identity.tier.Name,
-			Feature: c.offer.feature.Name, Model: c.offer.model.Name,
+			Feature: c.offer.feature.Name, Model: m.Name,
 			Usage: b.usage, Cost: b.cost, Outcome: outcomes[t.ending], Estimated: b.estimated,
 		}
 		logger(ctx).Info("spend", "event", e)
 		if h.Ledger != nil {
 			if err := h.Ledger.Record(ctx, e); err != nil {
-				// The caller is settled with all the same; the event is in the log.
-				logger(ctx).Error("recording a spend event failed", "reservation", r.ID(), "error", err)
+				// Nothing may be missing from the trailing sum: the hold stays, and who
+				// sweeps it records the call as abandoned, at its worst case.
+				logger(ctx).Error("recording a spend event failed: the hold expires by itself", "reservation", r.ID(), "error", err)
+				a.purse.settle(ctx, b.cost)
+				return b
 			}
 		}
 	}

@@ -526,7 +526,7 @@ func (a *brittleAnswer) Close() error {
 func (g *rig) provide(p provider.Provider) {
 	for _, offers := range g.handler.offers {
 		for _, o := range offers {
-			o.provider = p
+			o.candidates[0].provider = p
 		}
 	}
 }
