@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,13 +18,15 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/config"
 )
 
 // adminFlags are what all commands take that call the admin routes.
 type adminFlags struct {
-	Endpoint string `required:"" env:"TOKENFUSE_ENDPOINT" help:"The deployment's address, stage included, or where dev runs." placeholder:"URL"`
+	Endpoint string `help:"The deployment's address, stage included, or where dev runs ($TOKENFUSE_ENDPOINT)." placeholder:"URL"`
+	Stack    string `help:"The deployment's CloudFormation stack, which tells the address ($TOKENFUSE_STACK)." placeholder:"NAME"`
 	JSON     bool   `name:"json" help:"Print the answer as it came, for programs."`
 }
 
@@ -35,9 +38,13 @@ const adminTimeout = 20 * time.Second
 func (a adminFlags) call(ctx context.Context, s streams, method, route string, body, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	endpoint, err := url.Parse(a.Endpoint)
-	if err != nil || endpoint.Host == "" || endpoint.Scheme != "http" && endpoint.Scheme != "https" {
-		return errors.New("--endpoint must be an address such as https://ID.execute-api.REGION.amazonaws.com/STAGE")
+	cfg, err := awsConfig(ctx)
+	if err != nil {
+		return err
+	}
+	endpoint, err := a.address(ctx, cfg)
+	if err != nil {
+		return err
 	}
 	var payload []byte
 	if body != nil {
@@ -45,23 +52,23 @@ func (a adminFlags) call(ctx context.Context, s streams, method, route string, b
 			return err
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(a.Endpoint, "/")+route, bytes.NewReader(payload))
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(endpoint, "/")+route, bytes.NewReader(payload))
 	if err != nil {
-		return fmt.Errorf("--endpoint: %w", err)
+		return err
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	region, err := sign(ctx, req, payload)
+	region, err := sign(ctx, cfg, req, payload)
 	if err != nil {
 		return err
 	}
-	got, err := a.send(req, region)
+	got, err := send(req, endpoint, region)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(got, answer); err != nil {
-		return fmt.Errorf("%s gave no readable answer: is it a deployment of tokenfuse?", a.Endpoint)
+		return fmt.Errorf("%s gave no readable answer: is it a deployment of tokenfuse?", endpoint)
 	}
 	if a.JSON {
 		fmt.Fprintf(s.out, "%s\n", got)
@@ -69,25 +76,46 @@ func (a adminFlags) call(ctx context.Context, s streams, method, route string, b
 	return nil
 }
 
+// awsConfig is what every AWS tool finds, credentials included.
+func awsConfig(ctx context.Context) (aws.Config, error) {
+	const how = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (dev prints a pair of its own)"
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return aws.Config{}, fmt.Errorf("the AWS configuration cannot be read: %w; %s", err, how)
+	}
+	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
+		return aws.Config{}, fmt.Errorf("no AWS credentials were found: %s", how)
+	}
+	return cfg, nil
+}
+
+// address is where the deployment is.
+func (a adminFlags) address(ctx context.Context, cfg aws.Config) (string, error) {
+	address, from := a.Endpoint, "--endpoint"
+	if a.Stack != "" {
+		var err error
+		if address, err = stackEndpoint(ctx, cfg, a.Stack); err != nil {
+			return "", err
+		}
+		from = "the output of stack " + a.Stack
+	}
+	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("%s must be an address such as https://ID.execute-api.REGION.amazonaws.com/STAGE", from)
+	}
+	return address, nil
+}
+
 // regional is the name that API Gateway gives to a deployment.
 var regional = regexp.MustCompile(`\.execute-api\.([a-z0-9-]+)\.amazonaws\.`)
 
 // sign signs a request for the region that it goes to: the one in the endpoint's
 // name, else that of the environment, else us-east-1.
-func sign(ctx context.Context, req *http.Request, payload []byte) (region string, err error) {
-	const how = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (dev prints a pair of its own)"
-	cfg, err := config.LoadDefaultConfig(ctx)
-	if err != nil {
-		return "", fmt.Errorf("the AWS configuration cannot be read: %w; %s", err, how)
-	}
+func sign(ctx context.Context, cfg aws.Config, req *http.Request, payload []byte) (region string, err error) {
 	credentials, err := cfg.Credentials.Retrieve(ctx)
 	if err != nil {
-		return "", fmt.Errorf("no AWS credentials were found: %s", how)
+		return "", err
 	}
-	region = "us-east-1"
-	if cfg.Region != "" {
-		region = cfg.Region
-	}
+	region = cmp.Or(cfg.Region, "us-east-1")
 	if named := regional.FindStringSubmatch(req.URL.Host); named != nil {
 		region = named[1]
 	}
@@ -96,14 +124,14 @@ func sign(ctx context.Context, req *http.Request, payload []byte) (region string
 }
 
 // send gives the body of a successful answer, or what to do about another.
-func (a adminFlags) send(req *http.Request, region string) ([]byte, error) {
+func send(req *http.Request, endpoint, region string) ([]byte, error) {
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // signed for one address
 	res, err := client.Do(req)
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err // the rest of it repeats the endpoint
 	}
 	if err != nil {
-		return nil, fmt.Errorf("no answer from %s: is the address right, and the deployment (or `tokenfuse dev`) up? (%w)", a.Endpoint, err)
+		return nil, fmt.Errorf("no answer from %s: is the address right, and the deployment (or `tokenfuse dev`) up? (%w)", endpoint, err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
@@ -122,9 +150,9 @@ func (a adminFlags) send(req *http.Request, region string) ([]byte, error) {
 	case said != "":
 		return nil, errors.New(said)
 	case res.StatusCode == http.StatusForbidden:
-		return nil, fmt.Errorf("the signature was refused (%s): check whose credentials these are (`aws sts get-caller-identity`), that they may call the route, that the address ends with the stage, and the region, which was %s", printable(failed.Message), region)
+		return nil, fmt.Errorf("the signature was refused (%s): check whose credentials these are (`aws sts get-caller-identity`; dev prints a new pair at each start), that they may call the route, that the address ends with the stage, and the region, which was %s", printable(failed.Message), region)
 	}
-	return nil, fmt.Errorf("%s answered %s: does the address end with the stage, such as https://ID.execute-api.%s.amazonaws.com/prod?", a.Endpoint, res.Status, region)
+	return nil, fmt.Errorf("%s answered %s: does the address end with the stage, such as https://ID.execute-api.%s.amazonaws.com/prod?", endpoint, res.Status, region)
 }
 
 // printable takes from foreign text what could steer a terminal.

@@ -119,12 +119,10 @@ func asAdmin(t *testing.T, key, secret string) {
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "", "AWS_REGION": "", "AWS_DEFAULT_REGION": "",
 		"AWS_CONFIG_FILE": nothing, "AWS_SHARED_CREDENTIALS_FILE": nothing, "AWS_EC2_METADATA_DISABLED": "true",
-		"AWS_CONTAINER_CREDENTIALS_FULL_URI": "", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "", "AWS_WEB_IDENTITY_TOKEN_FILE": "", "TOKENFUSE_ENDPOINT": "",
+		"AWS_CONTAINER_CREDENTIALS_FULL_URI": "", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "", "AWS_WEB_IDENTITY_TOKEN_FILE": "",
+		"AWS_ENDPOINT_URL": "", "AWS_ENDPOINT_URL_CLOUDFORMATION": "", "TOKENFUSE_ENDPOINT": "", "TOKENFUSE_STACK": "",
 	} {
-		t.Setenv(name, value) // restores it, too
-	}
-	if err := os.Unsetenv("TOKENFUSE_ENDPOINT"); err != nil {
-		t.Fatal(err)
+		t.Setenv(name, value)
 	}
 }
 
@@ -235,6 +233,20 @@ func TestAdminCommandsFail(t *testing.T) {
 	}
 }
 
+func TestAdminCommandsAreLimited(t *testing.T) {
+	asAdmin(t, adminKey, adminSecret)
+	t.Setenv("TOKENFUSE_ENDPOINT", deploy(t).url)
+	for range 60 {
+		if got := command(t, "fuse", "show"); got.code != 0 {
+			t.Fatalf("%+v", got)
+		}
+	}
+	got := command(t, "fuse", "show")
+	if want := "tokenfuse: Too many admin requests: 60 a minute and 16 at a time are allowed. Try again in 1 s.\n"; got.code != 1 || got.stdout != "" || got.stderr != want {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestRegionIsTheEndpoints(t *testing.T) {
 	asAdmin(t, adminKey, adminSecret)
 	for _, test := range []struct{ endpoint, environment, want string }{
@@ -245,7 +257,11 @@ func TestRegionIsTheEndpoints(t *testing.T) {
 	} {
 		t.Setenv("AWS_REGION", test.environment)
 		req := httptest.NewRequest("GET", test.endpoint, nil)
-		region, err := sign(t.Context(), req, nil)
+		cfg, err := awsConfig(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		region, err := sign(t.Context(), cfg, req, nil)
 		if err != nil || region != test.want || !strings.Contains(req.Header.Get("Authorization"), "/"+test.want+"/execute-api/") {
 			t.Errorf("%s: %s, %v", test.endpoint, region, err)
 		}

@@ -24,17 +24,17 @@ func readObject(w http.ResponseWriter, r *request, allowed ...string) (map[strin
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return nil, refuse(bodyTooLarge, "", "The body is larger than %d bytes.", maxBody)
+		return nil, refuse(bodyTooLarge, "", "The body must be at most %d bytes.", maxBody)
 	}
 	if err != nil || !utf8.Valid(body) {
-		return nil, refuse(invalidJSON, "", "The body is not valid JSON.")
+		return nil, refuse(invalidJSON, "", "The body must be valid JSON.")
 	}
 	members, err := strictjson.Object(body)
 	if twice, ok := errors.AsType[*strictjson.DuplicateError](err); ok {
-		return nil, refuse(invalidJSON, clip(twice.Name), "%q stands twice.", clip(twice.Name))
+		return nil, refuse(invalidJSON, clip(twice.Name), "%q stands twice: send it once.", clip(twice.Name))
 	}
 	if err != nil {
-		return nil, refuse(invalidJSON, "", "The body is not a JSON object.")
+		return nil, refuse(invalidJSON, "", "The body must be a JSON object.")
 	}
 	object := map[string]json.RawMessage{}
 next:

@@ -25,7 +25,7 @@ func (h *Handler) authorize(r *request) *apiError {
 			return nil
 		}
 	}
-	return refuse(adminNotAllowed, "", "%s is no administrator here: admin.allow_arns of the configuration does not list it.", r.arn)
+	return refuse(adminNotAllowed, "", "%s is no administrator here: admin.allow_arns of the configuration does not list it. Use credentials that it lists, or have these added.", r.arn)
 }
 
 // matches reports whether a caller's ARN is the allowed one, or a session of the
@@ -81,8 +81,9 @@ func (h *Handler) admit(r *request) (done func(), refused *apiError) {
 		return nil, unavailable(r, err)
 	}
 	if d.Reservation == nil {
-		e := refuse(rateLimitExceeded, "", "Too many admin requests: %d a minute and %d at a time are allowed.", adminLimit.Capacity, adminInFlight)
-		e.retryAfter = int64(math.Ceil(max(time.Second, d.Denials[0].RetryAfter).Seconds()))
+		wait := int64(math.Ceil(max(time.Second, d.Denials[0].RetryAfter).Seconds()))
+		e := refuse(rateLimitExceeded, "", "Too many admin requests: %d a minute and %d at a time are allowed. Try again in %d s.", adminLimit.Capacity, adminInFlight, wait)
+		e.retryAfter = wait
 		return nil, e
 	}
 	return func() {

@@ -144,7 +144,9 @@ func TestSixtyAMinute(t *testing.T) {
 		}
 	}
 	a := g.do("GET", "/admin/fuse", "")
-	g.refused(a, 429, "rate_limit_exceeded", "")
+	if message := g.refused(a, 429, "rate_limit_exceeded", ""); !strings.HasSuffix(message, "Try again in 1 s.") {
+		t.Error(message)
+	}
 	if a.header.Get("Retry-After") != "1" || a.header.Get("X-Should-Retry") != "true" {
 		t.Errorf("headers %v", a.header)
 	}
@@ -156,6 +158,43 @@ func TestSixtyAMinute(t *testing.T) {
 	g.advance(time.Second)
 	if a := g.do("GET", "/admin/fuse", ""); a.status != 200 {
 		t.Errorf("a second later: %s", a.body)
+	}
+}
+
+func TestSixteenAtATime(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	open := &request{httptest.NewRequest("GET", "/admin/fuse", nil), support, g.handler.Log}
+	var ends []func()
+	for range 16 {
+		done, refused := g.handler.admit(open)
+		if refused != nil {
+			t.Fatal(refused.message)
+		}
+		ends = append(ends, done)
+	}
+	g.refused(g.do("GET", "/admin/fuse", ""), 429, "rate_limit_exceeded", "")
+	ends[0]()
+	g.advance(time.Second) // for so long the refusal is remembered
+	if a := g.do("GET", "/admin/fuse", ""); a.status != 200 {
+		t.Errorf("after one has ended: %d %s", a.status, a.body)
+	}
+}
+
+// A request that panics is answered, in the log, and over.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.handler.Fuse = nil
+	for range adminInFlight + 1 {
+		a := g.do("GET", "/admin/fuse", "")
+		g.refused(a, 500, "internal_error", "")
+		if !strings.Contains(a.body, "Look for request_id "+a.header.Get("X-Request-Id")) || strings.Contains(a.body, "nil pointer") {
+			t.Error(a.body)
+		}
+	}
+	if lines := g.logged("panic"); len(lines) != adminInFlight+1 {
+		t.Errorf("%d panics in the log", len(lines))
 	}
 }
 

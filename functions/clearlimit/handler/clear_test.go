@@ -1,12 +1,19 @@
 package handler
 
 import (
+	"context"
+	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
 // cleared is an answer to a clear.
@@ -86,14 +93,7 @@ func TestSupportUnblocksByEmail(t *testing.T) {
 		t.Fatalf("still denied: %+v", d.Denials)
 	}
 	g.advance(time.Second) // a guess that the clear made wrong costs a tenth of that
-	state, err := g.callers.Peek(t.Context(), jane.key())
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := map[string]int64{}
-	for _, l := range g.handler.held(&target{kind: jane.kind, id: jane.id, state: state}) {
-		left[l.limit().Name] = state.Limit(l.limit().Limit).Remaining
-	}
+	left, _ := g.left("auth0|123")
 	// The others are as they were, but for the draft and the seconds since.
 	want := map[string]int64{"cv": 9, "linkedin": 17, "tokens": 50_000 - 11*3000 + 27, "requests": 60 - 12 + 2, "spend": 2_000_000 - 11*100_000 + 46}
 	if diff := cmp.Diff(want, left); diff != "" {
@@ -165,24 +165,181 @@ func TestClearOfAPlan(t *testing.T) {
 	g.spend(user("123"), "pro", "", map[string]int64{"tokens": 400_000, "spend": 10_000_000})
 }
 
+// left gives what is left of a user's limits of tier user, by name, and the calls that
+// are open.
+func (g *rig) left(id string) (left map[string]int64, open int) {
+	g.t.Helper()
+	state, err := g.callers.Peek(g.t.Context(), user(id).key())
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	left = map[string]int64{}
+	for _, l := range g.handler.held(&target{kind: limits.User, id: id, state: state}) {
+		left[l.limit().Name] = state.Limit(l.limit().Limit).Remaining
+	}
+	return left, state.InFlight
+}
+
+// What a call gives back that was open at the clear, the clear has given already. It
+// does give back what was not cleared.
 func TestClearWhileACallIsOpen(t *testing.T) {
 	t.Parallel()
-	g := newRig(t)
 	all := map[string]int64{"cv": 10, "tokens": 50_000}
-	open := g.reserve(user("123"), "user", "", all)
+	for _, test := range []struct {
+		name, kind string
+		clears     int
+		ends       func(*bucket.Reservation, context.Context) error
+		after      map[string]int64 // used after the clear
+		cv, tokens int64            // left in the end
+	}{
+		{name: "cancelled", kind: "all", clears: 1, ends: (*bucket.Reservation).Cancel, after: all},
+		{name: "used in part", kind: "all", clears: 1, after: all,
+			ends: func(r *bucket.Reservation, ctx context.Context) error { return r.Settle(ctx, []int64{10_000, 1}) }},
+		{name: "used in full", kind: "all", clears: 1, after: all,
+			ends: func(r *bucket.Reservation, ctx context.Context) error { return r.Settle(ctx, []int64{50_000, 10}) }},
+		{name: "cleared twice", kind: "all", clears: 2, ends: (*bucket.Reservation).Cancel, after: all},
+		{name: "nothing used since", kind: "all", clears: 1, ends: (*bucket.Reservation).Cancel, cv: 10, tokens: 50_000},
+		{name: "only one cleared", kind: "cv", clears: 1, ends: (*bucket.Reservation).Cancel, after: map[string]int64{"cv": 10}, tokens: 50_000},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			g := newRig(t)
+			open := g.reserve(user("123"), "user", "", all)
+			for range test.clears {
+				g.clear(`{"user":"123","type":"` + test.kind + `"}`)
+			}
+			g.advance(time.Second)
+			if test.after != nil {
+				g.spend(user("123"), "user", "", test.after)
+			}
+			if err := test.ends(open.Reservation, t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			left, calls := g.left("123")
+			if left["cv"] != test.cv || left["tokens"] != test.tokens || calls != 0 {
+				t.Errorf("left %v, %d calls open; want cv %d, tokens %d", left, calls, test.cv, test.tokens)
+			}
+			if d := g.reserve(user("123"), "user", "", map[string]int64{"cv": test.cv + 1}); d.Reservation != nil {
+				t.Error("the open call credited the cleared quota")
+			}
+		})
+	}
+}
+
+// Clears amid calls of several processes: each is answered, nobody has more than each
+// clear allows anew, and in the end the bucket is as good as new.
+func TestClearInAStorm(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	const clears = 12
+	costs := map[string]int64{"cv": 1, "tokens": 4000, "spend": 100_000}
+	g.spend(user("123"), "user", "", costs)
+	var admitted, finished atomic.Int64
+	denied, stop := make(chan struct{}, 1), make(chan struct{})
+	var processes, supporters sync.WaitGroup
+	for i := range 6 {
+		callers, err := bucket.New(g.db, bucket.Options{Table: g.table, Now: g.clock, LongestPeriod: 48 * time.Hour,
+			AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		processes.Go(func() {
+			for n := i; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				d, err := callers.Reserve(t.Context(), g.request(user("123"), "user", "", costs))
+				if errors.Is(err, bucket.ErrUnavailable) { // the item changed under all its tries
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if d.Reservation == nil {
+					select {
+					case denied <- struct{}{}:
+					default:
+					}
+					g.advance(100 * time.Millisecond) // a denial is remembered
+					continue
+				}
+				admitted.Add(1)
+				used := make([]int64, len(d.Limits))
+				if n%2 == 0 { // the others fail and get everything back
+					finished.Add(1)
+					for i, s := range d.Limits {
+						used[i] = costs[s.Limit.Name]
+					}
+				}
+				if err := d.Reservation.Settle(t.Context(), used); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 2 {
+		supporters.Go(func() {
+			for range clears / 2 {
+				<-denied
+				c := g.clear(`{"user":"123","type":"all"}`)
+				if len(c.Limits) != 5 {
+					t.Errorf("%+v", c)
+				}
+			}
+		})
+	}
+	supporters.Wait()
+	close(stop)
+	processes.Wait()
+
+	// Ten drafts at first and ten from each clear, and what the clock refilled.
+	if n := finished.Load(); n > 10*(clears+1)+1 {
+		t.Errorf("%d drafts for %d clears", n, clears)
+	}
+	left, open := g.left("123")
+	if open != 0 {
+		t.Errorf("%d calls count as open", open)
+	}
+	for name, capacity := range map[string]int64{"cv": 10, "tokens": 50_000, "spend": 2_000_000} {
+		if left[name] < 0 || left[name] > capacity {
+			t.Errorf("%d left of %s", left[name], name)
+		}
+	}
 	g.clear(`{"user":"123","type":"all"}`)
 	g.advance(time.Second)
-	g.spend(user("123"), "user", "", all)
-	if err := open.Reservation.Cancel(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	// Its tokens and draft were given back by the clear already.
+	g.spend(user("123"), "user", "", map[string]int64{"cv": 10, "tokens": 50_000, "spend": 2_000_000})
 	if d := g.reserve(user("123"), "user", "", map[string]int64{"cv": 1}); d.Reservation != nil {
-		t.Error("the open call credited the cleared quota")
+		t.Error("an eleventh draft")
 	}
-	state, err := g.callers.Peek(t.Context(), "user#123")
-	if err != nil || state.InFlight != 0 {
-		t.Errorf("%d calls still count as open, %v", state.InFlight, err)
+	t.Logf("%d calls admitted, %d of them finished, in %d clears", admitted.Load(), finished.Load(), clears)
+}
+
+// Clearing twice is clearing once, one after the other or at once; each is in the audit.
+func TestClearTwice(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.spend(user("123"), "user", "", map[string]int64{"cv": 10, "tokens": 1000})
+	g.clear(`{"user":"123","type":"cv"}`).want(t, map[string][2]int64{"cv": {0, 10}})
+	g.clear(`{"user":"123","type":"cv"}`).want(t, map[string][2]int64{"cv": {10, 10}})
+	g.advance(time.Second)
+	g.spend(user("123"), "user", "", map[string]int64{"cv": 10})
+	var supporters sync.WaitGroup
+	for range 4 {
+		supporters.Go(func() {
+			if after := g.clear(`{"user":"123","type":"cv"}`).what()["cv"][1]; after != 10 {
+				t.Errorf("%d left", after)
+			}
+		})
+	}
+	supporters.Wait()
+	if left, _ := g.left("123"); left["cv"] != 10 || left["tokens"] != 49_013 {
+		t.Errorf("left %v", left)
+	}
+	if n := len(g.items("audit#")); n != 6 {
+		t.Errorf("%d audit items of 6 clears", n)
 	}
 }
 

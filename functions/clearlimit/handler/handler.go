@@ -99,7 +99,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if v := recover(); v != nil {
 			req.log.Error("panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
 			outcome = string(internalFailure)
-			refuse(internalFailure, "", "Something went wrong on our side.").write(w)
+			refuse(internalFailure, "", "Something went wrong on our side. Look for request_id %s in the log.", id).write(w)
 		}
 	}()
 	if err := h.route(w, req); err != nil {
@@ -121,7 +121,7 @@ func (h *Handler) route(w http.ResponseWriter, r *request) *apiError {
 	methods, known := h.routes[r.URL.EscapedPath()]
 	serve := methods[r.Method]
 	if !known {
-		return refuse(notFound, "", "There is nothing at this address.")
+		return refuse(notFound, "", "There is nothing at this address: the routes must be one of %s.", strings.Join(slices.Sorted(maps.Keys(h.routes)), ", "))
 	}
 	if serve == nil {
 		allowed := strings.Join(slices.Sorted(maps.Keys(methods)), ", ")

@@ -54,7 +54,7 @@ func (h *Handler) limits(w http.ResponseWriter, r *request) *apiError {
 	query := r.URL.Query()
 	t, apiErr := h.find(r, func(name string) (string, *apiError) {
 		if len(query[name]) > 1 {
-			return "", refuse(invalidValue, name, "%s stands twice.", name)
+			return "", refuse(invalidValue, name, "%s stands twice: send it once.", name)
 		}
 		return query.Get(name), nil
 	})

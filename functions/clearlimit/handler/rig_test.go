@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -181,7 +182,11 @@ func (g *rig) read(a answer, into any) {
 	}
 }
 
-// refused checks that a request was refused with a code, in the envelope.
+// tellsWhatToDo is in every message.
+var tellsWhatToDo = regexp.MustCompile(`\b(must|[Nn]ame|[Ss]ay|[Gg]ive|[Ss]end|Try|Sign|Use|Look|check|Supported are)\b`)
+
+// refused checks that the last request was refused with a code, in the envelope, with
+// a message that helps, and that the log has it.
 func (g *rig) refused(a answer, status int, code, param string) string {
 	g.t.Helper()
 	var envelope struct {
@@ -204,11 +209,17 @@ func (g *rig) refused(a answer, status int, code, param string) string {
 	if a.header.Get("X-Should-Retry") == "" || a.header.Get("X-Request-Id") == "" || a.header.Get("Cache-Control") != "no-store" {
 		g.t.Errorf("headers %v", a.header)
 	}
+	if !tellsWhatToDo.MatchString(e.Message) {
+		g.t.Errorf("what to do? %s", e.Message)
+	}
+	if lines := g.logged("admin request"); len(lines) == 0 || lines[len(lines)-1]["outcome"] != code || lines[len(lines)-1]["level"] != "WARN" {
+		g.t.Errorf("%s is not in the log", code)
+	}
 	return e.Message
 }
 
-// reserve asks as a caller of a tier does: cost of each limit, by name.
-func (g *rig) reserve(t *target, tier, client string, costs map[string]int64) bucket.Decision {
+// request is what a caller of a tier asks for: cost of each limit, by name.
+func (g *rig) request(t *target, tier, client string, costs map[string]int64) bucket.Request {
 	g.t.Helper()
 	req := bucket.Request{Key: t.key(), MaxInFlight: 50, Deadline: g.clock().Add(time.Minute)}
 	if client != "" {
@@ -224,7 +235,13 @@ func (g *rig) reserve(t *target, tier, client string, costs map[string]int64) bu
 	if len(costs) > 0 {
 		g.t.Fatalf("no such limits: %v", costs)
 	}
-	d, err := g.callers.Reserve(g.t.Context(), req)
+	return req
+}
+
+// reserve asks as a caller of a tier does.
+func (g *rig) reserve(t *target, tier, client string, costs map[string]int64) bucket.Decision {
+	g.t.Helper()
+	d, err := g.callers.Reserve(g.t.Context(), g.request(t, tier, client, costs))
 	if err != nil {
 		g.t.Fatal(err)
 	}

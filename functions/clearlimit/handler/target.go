@@ -60,7 +60,7 @@ func (h *Handler) find(r *request, field func(string) (string, *apiError)) (*tar
 		return nil, unavailable(r, err)
 	}
 	if !t.state.Exists {
-		return nil, refuse(identityNotFound, by, "Nothing is known of %q: either it is spelled otherwise, or it has not called for so long that all its limits are full.", clip(name))
+		return nil, refuse(identityNotFound, by, "Nothing is known of %q: check the spelling. If that is right, they have not called for so long that all their limits are full.", clip(name))
 	}
 	return t, nil
 }
@@ -83,7 +83,7 @@ func (h *Handler) byEmail(r *request, email string) (*target, *apiError) {
 	case err != nil:
 		return nil, unavailable(r, err)
 	case len(subs) == 0:
-		return nil, refuse(identityNotFound, "email", "No user with this verified e-mail address has called in the last %d days. Name the user by id.", int(emails.Keep.Hours()/24))
+		return nil, refuse(identityNotFound, "email", "No user with this verified e-mail address has called in the last %d days: check the spelling, or name the user by id.", int(emails.Keep.Hours()/24))
 	case len(subs) > 1:
 		return nil, refuse(ambiguousEmail, "email", "Several users have this e-mail address: %s. Name one of them by id.", clipList(subs))
 	}

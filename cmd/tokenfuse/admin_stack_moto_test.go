@@ -1,0 +1,108 @@
+//go:build moto
+
+package main
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+)
+
+// startMoto starts moto_server, which must be on the PATH, and gives its address.
+func startMoto(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("moto_server")
+	if err != nil {
+		t.Fatalf("moto_server is needed (pip install 'moto[server]'): %v", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_, port, _ := net.SplitHostPort(address)
+	listener.Close()
+	var output bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), path, "-H", "127.0.0.1", "-p", port)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()} // it reads AWS's, too
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+		if t.Failed() {
+			t.Logf("moto wrote:\n%s", &output)
+		}
+	})
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		res, err := http.Get("http://" + address + "/moto-api/")
+		if err == nil {
+			res.Body.Close()
+			return "http://" + address
+		}
+		select {
+		case <-ended:
+			t.Fatal("moto_server ended at its start")
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("moto_server does not answer: %v", err)
+		}
+	}
+}
+
+// A stack that was created, not one that we describe ourselves.
+func TestStackOnMoto(t *testing.T) {
+	asAdmin(t, adminKey, adminSecret)
+	d := deploy(t)
+	moto := startMoto(t)
+	t.Setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", moto)
+	t.Setenv("AWS_REGION", "eu-central-1")
+	cfg, err := awsConfig(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := cloudformation.NewFromConfig(cfg)
+	for name, outputs := range map[string]string{
+		"both":  `"ApiEndpoint": {"Value": "http://127.0.0.1:1"}, "AdminEndpoint": {"Value": {"Fn::Sub": "` + d.url + `/${Stage}"}}`,
+		"api":   `"ApiEndpoint": {"Value": {"Fn::Sub": "` + d.url + `/${Stage}/v1"}}, "TopicArn": {"Value": {"Ref": "Page"}}`,
+		"other": `"TopicArn": {"Value": {"Ref": "Page"}}`,
+	} {
+		_, err := client.CreateStack(t.Context(), &cloudformation.CreateStackInput{StackName: &name, TemplateBody: aws.String(`{
+			"Parameters": {"Stage": {"Type": "String", "Default": "prod"}},
+			"Resources": {"Page": {"Type": "AWS::SNS::Topic"}}, "Outputs": {` + outputs + `}}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"clear-limit jane@example.com --type cv --stack both", 0, "cleared cv of user 123"},
+		{"limits 123 --stack api", 0, "user 123: 1 calls in flight"},
+		{"fuse show --stack other", 1, "stack other in eu-central-1 (CREATE_COMPLETE) has no output AdminEndpoint or ApiEndpoint"},
+		{"fuse show --stack nope", 1, "there is no stack nope in eu-central-1"},
+	} {
+		got := command(t, strings.Fields(test.args)...)
+		if got.code != test.code || !strings.Contains(got.stdout+got.stderr, test.says) {
+			t.Errorf("%s: %+v", test.args, got)
+		}
+	}
+}
