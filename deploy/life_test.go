@@ -1,0 +1,132 @@
+//go:build sam
+
+package deploy
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
+	"github.com/tokenfuse/tokenfuse/local/faults"
+)
+
+func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
+
+// What functions are allowed that no call of theirs shows here: what Lambda does in
+// their name, SNS's key, and the reading of secrets.
+var elsewhere = map[string][]string{
+	"Generate":   {"logs:CreateLogStream", "logs:PutLogEvents", "ssm:GetParameter", "secretsmanager:GetSecretValue"},
+	"ClearLimit": {"logs:CreateLogStream", "logs:PutLogEvents", "ssm:GetParameter", "secretsmanager:GetSecretValue"},
+	"SpendAlarm": {"logs:CreateLogStream", "logs:PutLogEvents", "kms:Decrypt", "kms:GenerateDataKey", "sqs:SendMessage"},
+}
+
+// TestLife lets the functions live with the permissions of their roles. Everything
+// that they do must be allowed, every grant must be needed for something that they do,
+// and what they write must be what the template's tables, alarms and dashboard read.
+func TestLife(t *testing.T) {
+	t.Parallel()
+	s := newStack(template(t))
+	w := newWorld(t, s)
+	w.live()
+	for function, used := range w.used {
+		for _, g := range s.grants(function) {
+			if !used[g] && !slices.Contains(elsewhere[function], g.action) {
+				t.Errorf("%s may %s on %s, key %q, and does not need it", function, g.action, g.resource, g.key)
+			}
+		}
+	}
+	w.checkMetrics()
+	w.checkQueries()
+	w.checkTables()
+}
+
+// live lets everything happen that touches a store.
+func (w *world) live() {
+	w.t.Helper()
+	ann, anybody := w.user("ann", "ann@example.com"), caller{}
+	for range 2 {
+		w.chat(w.generate, ann, "cv", "Hello", http.StatusOK)
+	}
+	w.isEnvelope(w.chat(w.generate, ann, "cv", "Hello", http.StatusTooManyRequests))
+	w.isEnvelope(w.chat(w.generate, ann, "none", "Hello", http.StatusNotFound))
+	w.chat(w.generate, ann, "docqa", "[[fail:500]]", http.StatusBadGateway)
+	w.chat(w.generate, anybody, "docqa", "Hello", http.StatusOK)
+	pass := w.solve()
+	w.chat(w.generate, pass, "docqa", "Hello", http.StatusOK)
+	w.do(w.generate, ann, "GET", "/v1/limits", "", http.StatusOK)
+	network, holder := w.identity(anybody), w.identity(pass)
+
+	dan := w.user("dan", "")
+	w.die(dan)
+	if r := w.run(); r.Paged != "opened" {
+		w.t.Errorf("spendalarm: %+v", r)
+	}
+	if got := w.admin("GET", "/admin/fuse", nil, ""); !bytes.Contains(got, []byte(`"challenge"`)) {
+		w.t.Errorf("the alarm has not set the fuse: %s", got)
+	}
+	for _, who := range []map[string]string{{"user": "ann"}, {"email": "ann@example.com"}, {"identity": network}, {"identity": holder}} {
+		w.admin("GET", "/admin/limits", who, "")
+		who["type"] = "all"
+		body, err := json.Marshal(who)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.admin("POST", "/admin/limits/clear", nil, string(body))
+	}
+
+	w.advance(10 * time.Minute)
+	w.chat(w.generate, anybody, "docqa", "Hello", http.StatusForbidden)
+	w.chat(w.generate, dan, "docqa", "Hello", http.StatusOK) // sweeps the dead call, whose minute is closed
+	w.run()                                                  // renews the fuse, rolls minutes up
+	w.advance(3 * time.Hour)
+	if r := w.run(); r.Paged != "cleared" { // releases the fuse, rolls hours up
+		w.t.Errorf("spendalarm: %+v", r)
+	}
+	w.admin("PUT", "/admin/fuse", nil, `{"state":"anonymous_off"}`)
+	w.advance(time.Minute)
+	w.chat(w.generate, anybody, "docqa", "Hello", http.StatusServiceUnavailable)
+	w.chat(w.impatient(func() bool { return true }), ann, "docqa", "Hello", http.StatusServiceUnavailable) // the store is away
+}
+
+// die makes a call of a process that dies before it can settle.
+func (w *world) die(who caller) {
+	w.t.Helper()
+	var dead atomic.Bool
+	w.arrived.Store(func() { dead.Store(true) })
+	defer w.arrived.Store(func() {})
+	w.chat(w.impatient(dead.Load), who, "docqa", "Hello", http.StatusOK)
+}
+
+// impatient makes a process of generate that loses the store when lost says so, and
+// does not wait for it.
+func (w *world) impatient(lost func() bool) http.Handler {
+	w.t.Helper()
+	limits := w.limits
+	limits.ReserveTimeout, limits.SettleTimeout = 100*time.Millisecond, 50*time.Millisecond
+	return w.newGenerate(limits, w.enforce("Generate", roundTrip(func(r *http.Request) (*http.Response, error) {
+		if lost() {
+			return nil, faults.ErrLost
+		}
+		return http.DefaultTransport.RoundTrip(r)
+	})), func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
+}
+
+// isEnvelope anchors the envelope of the gateway's responses to that of the code.
+func (w *world) isEnvelope(body []byte) {
+	w.t.Helper()
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	var e envelope
+	if err := d.Decode(&e); err != nil || e.Error.Message == "" || e.Error.Type == "" || e.Error.Code == "" {
+		w.t.Errorf("%s: %v", body, err)
+	}
+}
