@@ -17,6 +17,7 @@ import (
 // lab is what topics measure with: the engine, connections to it, and the limits
 // of the configuration.
 type lab struct {
+	config    string // the policy's file
 	policy    *policy.Policy
 	engine    *engine.Engine
 	transport *http.Transport
@@ -35,7 +36,7 @@ func newLab(ctx context.Context, config string) (*lab, error) {
 	}
 	// As many idle connections as there are clients, or they would wait for each
 	// other's.
-	return &lab{policy: p, engine: e, transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}, nil
+	return &lab{config: config, policy: p, engine: e, transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}, nil
 }
 
 func (l *lab) close() {

@@ -38,6 +38,7 @@ var topics = []topic{
 	{"request", requestCost},
 	{"tokens", tokenCounting},
 	{"ledger", ledgerSums},
+	{"start", coldStart},
 }
 
 func main() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -14,6 +15,9 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
@@ -70,7 +74,7 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	}
 	slog.SetDefault(log)
 
-	fmt.Fprintln(s.out, "tokenfuse dev: nothing leaves this machine unless a provider key is set.")
+	fmt.Fprintln(s.out, "tokenfuse dev: nothing leaves this machine unless a provider key is set, or Bedrock is configured.")
 	store, stopStore, err := c.store(ctx)
 	if err != nil {
 		return err
@@ -107,9 +111,14 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
+	bedrock, err := bedrockConfig(ctx, p)
+	if err != nil {
+		return err
+	}
 	for i := range instances {
 		h, err := handler.Build(ctx, handler.Parts{
 			Policy: p, DynamoDB: engine.Client(store), Bucket: bucket.Options{Table: limitsTable}, Secret: secrets, Log: log, Ledger: spend,
+			AWS:              bedrock,
 			AllowTestSecrets: true, // there is nobody to keep out, and challenge providers hand them out for this
 		})
 		if err != nil {
@@ -189,15 +198,26 @@ func (b *builtIn) stop() {
 	}
 }
 
+// bedrockConfig is what every AWS tool finds, if there is Bedrock to call with it.
+func bedrockConfig(ctx context.Context, p *policy.Policy) (aws.Config, error) {
+	for _, provider := range p.UsedProviders() {
+		if provider.Kind == "bedrock" {
+			return config.LoadDefaultConfig(ctx)
+		}
+	}
+	return aws.Config{}, nil
+}
+
 // replaceProviders points each provider whose key is not set to the built-in
-// model. A provider that wants no key is called as it is.
+// model, which speaks OpenAI's protocol whatever kind it stands for. A provider
+// that wants no key is called as it is.
 func (c *devCommand) replaceProviders(p *policy.Policy, s streams) (*builtIn, error) {
 	b := &builtIn{}
 	url := ""
 	for _, name := range slices.Sorted(maps.Keys(p.Providers)) {
 		provider := p.Providers[name]
 		if provider.APIKey == nil || provider.APIKey.Env != "" && os.Getenv(provider.APIKey.Env) != "" {
-			fmt.Fprintf(s.out, "  provider   %s: %s\n", name, provider.BaseURL)
+			fmt.Fprintf(s.out, "  provider   %s: %s\n", name, cmp.Or(provider.BaseURL, provider.Kind))
 			continue
 		}
 		if b.server == nil {
@@ -212,6 +232,11 @@ func (c *devCommand) replaceProviders(p *policy.Policy, s streams) (*builtIn, er
 		}
 		fmt.Fprintf(s.out, "  provider   %s: built-in, since %s is not set\n", name, keptIn(provider.APIKey))
 		provider.Kind, provider.BaseURL, provider.APIKey = "openai", url, nil
+		for _, m := range p.Models {
+			if m.Provider == provider {
+				m.MaxTokensField = cmp.Or(m.MaxTokensField, "max_tokens")
+			}
+		}
 	}
 	return b, nil
 }

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tokenfuse/tokenfuse/functions/clearlimit/handler"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/secret"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -22,14 +22,11 @@ func main() { environ.Serve(build) }
 // generate.
 func build(ctx context.Context) (any, error) {
 	limits, limitsErr := environ.Need("LIMITS_TABLE", "names the table of the buckets")
-	p, policyErr := environ.Policy()
+	p, policyErr := policy.LoadUncounted(environ.Config())
 	if err := errors.Join(limitsErr, policyErr); err != nil {
 		return nil, err
 	}
-	cfg, err := config.LoadDefaultConfig(ctx)
-	if err != nil {
-		return nil, err
-	}
+	cfg := environ.AWS()
 	secrets := secret.NewReader(cfg)
 	h, err := handler.Build(ctx, handler.Parts{
 		Policy:   p,

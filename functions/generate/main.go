@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
@@ -16,6 +15,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/secret"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -24,18 +24,15 @@ func main() { environ.Serve(build) }
 
 // build makes the handler from the environment: LIMITS_TABLE names the table of
 // the buckets, SPEND_TABLE that of the spend events, TOKENFUSE_CONFIG the
-// configuration's file.
+// configuration's file, METRICS_NAMESPACE where its metrics go.
 func build(ctx context.Context) (any, error) {
 	limits, limitsErr := environ.Need("LIMITS_TABLE", "names the table of the buckets")
 	spend, spendErr := environ.Need("SPEND_TABLE", "names the table of the spend events")
-	p, policyErr := environ.Policy()
+	p, policyErr := policy.Load(environ.Config())
 	if err := errors.Join(limitsErr, spendErr, policyErr); err != nil {
 		return nil, err
 	}
-	cfg, err := config.LoadDefaultConfig(ctx)
-	if err != nil {
-		return nil, err
-	}
+	cfg := environ.AWS()
 	db := dynamodb.NewFromConfig(cfg)
 	events, err := ledger.New(db, ledger.Options{Table: spend, LongestCall: p.LongestCall()})
 	if err != nil {
@@ -49,8 +46,9 @@ func build(ctx context.Context) (any, error) {
 		Ledger:   events,
 		Bucket:   bucket.Options{Table: limits},
 		Secret:   secrets.Read,
+		AWS:      cfg,
 		Log:      slog.Default(),
-		Metrics:  emf.New(os.Stdout, "tokenfuse", time.Now),
+		Metrics:  emf.New(os.Stdout, environ.MetricsNamespace(), time.Now),
 	})
 	return lambdahttp.Stream(h), err
 }

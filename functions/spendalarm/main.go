@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
@@ -16,6 +15,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
 
 func main() { environ.Serve(build) }
@@ -23,19 +23,16 @@ func main() { environ.Serve(build) }
 // build makes the handler from the environment: LIMITS_TABLE and SPEND_TABLE name the
 // tables, TOPIC_ARN the topic of the pages, TOKENFUSE_CONFIG the configuration's file,
 // TOKENFUSE_ENDPOINT the address of the admin routes as people reach it, for the
-// commands in the pages (optional).
+// commands in the pages (optional), METRICS_NAMESPACE where its metrics go.
 func build(ctx context.Context) (any, error) {
 	limits, limitsErr := environ.Need("LIMITS_TABLE", "names the table of the fuse and of the alarm's state")
 	spend, spendErr := environ.Need("SPEND_TABLE", "names the table of the spend events")
 	topic, topicErr := environ.Need("TOPIC_ARN", "is where pages go")
-	p, policyErr := environ.Policy()
+	p, policyErr := policy.LoadUncounted(environ.Config())
 	if err := errors.Join(limitsErr, spendErr, topicErr, policyErr); err != nil {
 		return nil, err
 	}
-	cfg, err := config.LoadDefaultConfig(ctx)
-	if err != nil {
-		return nil, err
-	}
+	cfg := environ.AWS()
 	db := dynamodb.NewFromConfig(cfg)
 	events, err := ledger.New(db, ledger.Options{Table: spend, LongestCall: p.LongestCall()})
 	if err != nil {
@@ -44,7 +41,7 @@ func build(ctx context.Context) (any, error) {
 	h, err := handler.New(handler.Config{
 		Policy: p, Ledger: events, State: db, Table: limits,
 		SNS: sns.NewFromConfig(cfg), TopicARN: topic, CloudWatch: cloudwatch.NewFromConfig(cfg),
-		Fuse: fuse.NewWriter(db, limits, time.Now), Endpoint: os.Getenv("TOKENFUSE_ENDPOINT"),
+		Fuse: fuse.NewWriter(db, limits, time.Now), Endpoint: os.Getenv("TOKENFUSE_ENDPOINT"), Namespace: environ.MetricsNamespace(),
 	})
 	if err != nil {
 		return nil, err

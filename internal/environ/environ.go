@@ -9,8 +9,6 @@ import (
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambda"
-
-	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
 
 // Need reads a variable that must be set; what says what it is, after its name.
@@ -21,11 +19,12 @@ func Need(name, what string) (string, error) {
 	return "", fmt.Errorf("%s is not set: it %s", name, what)
 }
 
-// Policy loads the configuration that TOKENFUSE_CONFIG names (default
-// tokenfuse.yaml).
-func Policy() (*policy.Policy, error) {
-	return policy.Load(cmp.Or(os.Getenv("TOKENFUSE_CONFIG"), "tokenfuse.yaml"))
-}
+// Config is the file of the configuration, TOKENFUSE_CONFIG or tokenfuse.yaml.
+func Config() string { return cmp.Or(os.Getenv("TOKENFUSE_CONFIG"), "tokenfuse.yaml") }
+
+// MetricsNamespace is the namespace of CloudWatch's metrics, METRICS_NAMESPACE or
+// tokenfuse: one for each deployment of an account, or they add up.
+func MetricsNamespace() string { return cmp.Or(os.Getenv("METRICS_NAMESPACE"), "tokenfuse") }
 
 // Serve builds a Lambda handler and serves it, with a JSON log on standard output.
 // A function that cannot be built says why and ends the process, which Lambda

@@ -29,10 +29,9 @@ func RequestContext(ctx context.Context) (*events.APIGatewayProxyRequestContext,
 // handler. Its context is ctx with the event's RequestContext.
 //
 //   - RemoteAddr is the gateway's source address with port 0.
-//   - URL is the event's path, which holds no stage. Behind a custom domain
-//     with a base path mapping it begins with that base path; use
-//     http.StripPrefix there. REST APIs deliver the path percent-encoded; one
-//     that is not is taken literally, so '%', '?', '#' and spaces stay in it.
+//   - URL is the event's path, without a stage or a custom domain's base path.
+//     REST APIs deliver the path percent-encoded; one that is not is taken
+//     literally, so '%', '?', '#' and spaces stay in it.
 //   - Headers and query come from the multi-valued maps, and only where those
 //     are empty from the single-valued ones.
 //   - Host is the Host header, else the gateway's domain name.
@@ -57,7 +56,7 @@ func NewRequest(ctx context.Context, e *events.APIGatewayProxyRequest) (*http.Re
 	if err != nil {
 		return nil, err
 	}
-	r.URL = parsePath(e.Path)
+	r.URL = parseURL(e)
 	r.URL.RawQuery = url.Values(multi(e.MultiValueQueryStringParameters, e.QueryStringParameters)).Encode()
 	r.RequestURI = r.URL.RequestURI()
 	r.RemoteAddr = net.JoinHostPort(requestContext.Identity.SourceIP, "0")
@@ -76,6 +75,27 @@ func NewRequest(ctx context.Context, e *events.APIGatewayProxyRequest) (*http.Re
 		r.Header.Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
 	}
 	return r, nil
+}
+
+// Path gives the event's path as NewRequest takes it, percent-encoded: what an adapter
+// that parses paths can take instead of the event's own.
+func Path(e *events.APIGatewayProxyRequest) string { return parseURL(e).EscapedPath() }
+
+func parseURL(e *events.APIGatewayProxyRequest) *url.URL { return parsePath(resourcePath(e)) }
+
+// resourcePath is the event's path below the root of the API. The gateway puts the
+// base path of a custom domain's mapping in front of it; what remains must be the
+// resource's own path, filled in.
+func resourcePath(e *events.APIGatewayProxyRequest) string {
+	var fill []string
+	for name, value := range e.PathParameters {
+		fill = append(fill, "{"+name+"+}", value, "{"+name+"}", value)
+	}
+	own := strings.NewReplacer(fill...).Replace(e.Resource)
+	if strings.HasPrefix(own, "/") && strings.HasSuffix(e.Path, own) {
+		return own
+	}
+	return e.Path
 }
 
 // parsePath never fails and takes everything in path for path.

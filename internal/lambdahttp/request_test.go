@@ -43,8 +43,17 @@ func TestNewRequestFromRealEvents(t *testing.T) {
 		{"multi_value", request{"GET", "/v1/models?empty=&q=50%25+%26+more%3F&tag=b&tag=a", "/v1/models", host, peer, ""}},
 		{"null_headers", request{"POST", "/v1/chat/completions", "/v1/chat/completions", "testPrefix.testDomainName", "test-invoke-source-ip:0", ""}},
 		{"encoded_path", request{"GET", "/v1/a%2Fb%20c%3Fd/caf%C3%A9", "/v1/a/b c?d/café", host, peer, ""}},
-		{"custom_domain", request{"GET", "/fuse/v1/models", "/fuse/v1/models", "ai.example.com", peer, ""}},
+		{"decoded_path", request{"GET", "/v1/100%25%20sure%3F/a%23b", "/v1/100% sure?/a#b", host, peer, ""}},
+		{"custom_domain", request{"GET", "/v1/models", "/v1/models", "ai.example.com", peer, ""}},
+		{"base64_json", request{"POST", "/v1/chat/completions", "/v1/chat/completions", host, peer, `{"model":"docqa","messages":[{"role":"user","content":"Grüße"}]}`}},
+		{"single_valued", request{"POST", "/v1/chat/completions?q=1", "/v1/chat/completions", host, peer, `{"model":"docqa"}`}},
+		{"preflight", request{"OPTIONS", "/v1/chat/completions", "/v1/chat/completions", host, peer, ""}},
+		{"cloudfront", request{"POST", "/v1/chat/completions", "/v1/chat/completions", host, "64.252.70.1:0", `{"model":"docqa"}`}},
+		{"bare_context", request{"POST", "/v1/chat/completions", "/v1/chat/completions", host, ":0", `{"model":"docqa"}`}},
+		{"no_context", request{"GET", "/v1/models", "/v1/models", "", ":0", ""}},
 		{"iam", request{"POST", "/admin/limits/clear", "/admin/limits/clear", host, peer, `{"user":"123","type":"all"}`}},
+		{"iam_role", request{"GET", "/admin/limits?email=ann%2Btest%40example.com", "/admin/limits", host, peer, ""}},
+		{"iam_test_invoke", request{"POST", "/admin/limits/clear", "/admin/limits/clear", "testPrefix.testDomainName", "test-invoke-source-ip:0", `{"user":"123","type":"all"}`}},
 		{"ipv6", request{"POST", "/v1/chat/completions", "/v1/chat/completions", host, "[2001:db8:85a3::8a2e:370:7334]:0", `{"model":"docqa"}`}},
 	}
 	for _, tt := range tests {
@@ -152,6 +161,34 @@ func TestNewRequestPaths(t *testing.T) {
 		}
 		if want := tt.escaped + "?k=v"; r.RequestURI != want {
 			t.Errorf("%q: RequestURI %q, want %q", tt.event, r.RequestURI, want)
+		}
+	}
+}
+
+// Only what the gateway itself put in front of a path is taken off it.
+func TestNewRequestBasePaths(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ resource, proxy, event, path string }{
+		{"/v1/{proxy+}", "models", "/v1/models", "/v1/models"},
+		{"/v1/{proxy+}", "models", "/fuse/v1/models", "/v1/models"},
+		{"/v1/{proxy+}", "v1/models", "/v1/v1/models", "/v1/v1/models"},
+		{"/v1/{proxy+}", "v1/models", "/v1/v1/v1/models", "/v1/v1/models"},
+		{"/v1/{proxy+}", "a%2Fb", "/fuse/v1/a%2Fb", "/v1/a/b"},
+		{"/v1/{proxy+}", "a/b", "/fuse/v1/a%2Fb", "/fuse/v1/a/b"}, // not as it is spelt: left alone
+		{"/v1/limits", "", "/fuse/v1/limits", "/v1/limits"},
+		{"/{proxy+}", "v1/models", "/v1/models", "/v1/models"},
+		{"", "", "/v1/models", "/v1/models"},
+		{"models", "", "/v1/models", "/v1/models"},
+		{"/v1/{proxy+}", "models", "/v1/models/", "/v1/models/"},
+	}
+	for _, tt := range tests {
+		r, err := NewRequest(t.Context(), &events.APIGatewayProxyRequest{HTTPMethod: "GET", Path: tt.event, Resource: tt.resource,
+			PathParameters: map[string]string{"proxy": tt.proxy}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.URL.Path != tt.path {
+			t.Errorf("%s of %s: %s, want %s", tt.event, tt.resource, r.URL.Path, tt.path)
 		}
 	}
 }

@@ -1,31 +1,30 @@
 package lambdahttp
 
 import (
-	"bytes"
-	"encoding/base64"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/tokenfuse/tokenfuse/local/runtimeapi"
 )
 
-// The tests below run a process with the true Lambda runtime loop against a
-// small runtime API: they hold only if the loop treats a Body as we assume.
+// The tests below run a process with the true Lambda runtime loop: they hold only if
+// the loop treats a Body as we assume.
 
-const childVar = "LAMBDAHTTP_TEST_FUNCTION"
+// settledVar is set in that process: where to tell that the handler has settled.
+const settledVar = "LAMBDAHTTP_TEST_SETTLED"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childVar) != "" {
+	if os.Getenv(settledVar) != "" {
 		lambda.Start(Stream(http.HandlerFunc(function)))
 	}
 	os.Exit(m.Run())
@@ -42,111 +41,70 @@ func function(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, "more")
 		}
 		time.Sleep(200 * time.Millisecond) // a settle takes its time, more than the 50 ms that the runtime gives
-		http.Post("http://"+os.Getenv("AWS_LAMBDA_RUNTIME_API")+"/settled", "", nil)
+		http.Post(os.Getenv(settledVar), "", nil)
 	default:
 		io.WriteString(w, " and half")
 	}
 }
 
-type runtimeResponse struct {
-	contentType string
-	body        string
-	trailer     http.Header
-}
-
-type runtimeAPI struct {
-	responses chan runtimeResponse
-	settled   chan bool
-	exited    chan error
-}
-
-// invoke starts the function for one event; path selects what it does.
-func invoke(t *testing.T, path string, cut bool) runtimeAPI {
+// invoke starts the function and gives its answer to a request for path. settled gets
+// a value when the handler says so.
+func invoke(t *testing.T, path string) (f *runtimeapi.Function, answer *runtimeapi.Answer, settled <-chan bool) {
 	t.Helper()
-	api := runtimeAPI{make(chan runtimeResponse, 1), make(chan bool, 1), make(chan error, 1)}
-	var served atomic.Bool
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", func(w http.ResponseWriter, r *http.Request) {
-		if served.Swap(true) {
-			<-r.Context().Done() // no second event
-			return
-		}
-		w.Header().Set("Lambda-Runtime-Aws-Request-Id", "id")
-		w.Header().Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10))
-		json.NewEncoder(w).Encode(events.APIGatewayProxyRequest{HTTPMethod: http.MethodGet, Path: path})
-	})
-	mux.HandleFunc("POST /2018-06-01/runtime/invocation/id/response", func(w http.ResponseWriter, r *http.Request) {
-		if cut {
-			io.CopyN(io.Discard, r.Body, 1)
-			conn, _, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			conn.Close()
-			return
-		}
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		w.WriteHeader(http.StatusAccepted)
-		api.responses <- runtimeResponse{r.Header.Get("Content-Type"), string(body), r.Trailer}
-	})
-	mux.HandleFunc("POST /settled", func(http.ResponseWriter, *http.Request) { api.settled <- true })
-	server := httptest.NewServer(mux)
+	told := make(chan bool, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { told <- true }))
 	t.Cleanup(server.Close)
-
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childVar+"=1", "AWS_LAMBDA_RUNTIME_API="+strings.TrimPrefix(server.URL, "http://"))
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
+	f, err := runtimeapi.Start(t.Context(), os.Args[0], t.TempDir(), settledVar+"="+server.URL)
+	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { api.exited <- cmd.Wait() }()
 	t.Cleanup(func() {
-		cmd.Process.Kill()
-		server.CloseClientConnections()
+		f.Close()
+		if refused := f.Refused(); len(refused) > 0 {
+			t.Errorf("refused: %q", refused)
+		}
 	})
-	return api
+	event, err := json.Marshal(events.APIGatewayProxyRequest{HTTPMethod: http.MethodGet, Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if answer, err = f.Invoke(event, time.Minute).Answer(ctx); err != nil {
+		t.Fatalf("%v: %s", err, f.Log())
+	}
+	return f, answer, told
 }
 
-func await[T any](t *testing.T, what string, c <-chan T) T {
+func readAnswer(t *testing.T, answer *runtimeapi.Answer) string {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(30 * time.Second):
-		t.Fatalf("waited in vain for %s", what)
-		panic("unreachable")
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return string(body)
 }
 
 func TestRuntimeStreams(t *testing.T) {
 	t.Parallel()
-	got := await(t, "the response", invoke(t, "/", false).responses)
-	prelude, body, ok := strings.Cut(got.body, "\x00\x00\x00\x00\x00\x00\x00\x00")
+	_, answer, _ := invoke(t, "/")
+	prelude, body, ok := strings.Cut(readAnswer(t, answer), "\x00\x00\x00\x00\x00\x00\x00\x00")
 	if want := `{"statusCode":200,"multiValueHeaders":{"Content-Type":["text/plain; charset=utf-8"]}}`; !ok || prelude != want {
 		t.Errorf("prelude %s, want %s", prelude, want)
 	}
-	if body != "half and half" || got.contentType != "application/vnd.awslambda.http-integration-response" {
-		t.Errorf("body %q of type %q", body, got.contentType)
-	}
-	if got.trailer.Get("Lambda-Runtime-Function-Error-Type") != "" {
-		t.Errorf("trailer %v", got.trailer)
+	if body != "half and half" || answer.ContentType != runtimeapi.Streamed || answer.Error != nil {
+		t.Errorf("body %q of type %q, %v", body, answer.ContentType, answer.Error)
 	}
 }
 
 func TestRuntimePanicBecomesTrailer(t *testing.T) {
 	t.Parallel()
-	got := await(t, "the response", invoke(t, "/panic", false).responses)
-	if !strings.HasSuffix(got.body, "\x00half") {
-		t.Errorf("body %q", got.body)
+	_, answer, _ := invoke(t, "/panic")
+	if body := readAnswer(t, answer); !strings.HasSuffix(body, "\x00half") {
+		t.Errorf("body %q", body)
 	}
-	detail, err := base64.StdEncoding.DecodeString(got.trailer.Get("Lambda-Runtime-Function-Error-Body"))
-	if err != nil || !strings.Contains(string(detail), errPanicked.Error()) || strings.Contains(string(detail), "secret") {
-		t.Errorf("error trailer %s, %v", detail, err)
+	if answer.Error == nil || answer.Error.Message != errPanicked.Error() {
+		t.Errorf("error trailer %v", answer.Error)
 	}
 }
 
@@ -154,10 +112,15 @@ func TestRuntimePanicBecomesTrailer(t *testing.T) {
 // handler still has to do must be done by then.
 func TestRuntimeCutStreamLetsHandlerSettle(t *testing.T) {
 	t.Parallel()
-	api := invoke(t, "/cut", true)
-	await(t, "the end of the process", api.exited)
+	f, answer, settled := invoke(t, "/cut")
+	answer.Body.Close()
 	select {
-	case <-api.settled:
+	case <-f.Exited():
+	case <-time.After(30 * time.Second):
+		t.Fatal("the process does not end")
+	}
+	select {
+	case <-settled:
 	default:
 		t.Error("the process ended before the handler had settled")
 	}

@@ -10,14 +10,14 @@ import (
 
 // check reports what is wrong with the whole though each part is right. What
 // could not be read is zero or nil in p, was reported, and is passed over.
-func (p *Policy) check(r *reader) {
+func (p *Policy) check(r *reader, exact exactTokenizer) {
 	if p.Tiers[Anonymous] != nil && p.Fingerprint == nil && !r.has("fingerprint") {
 		r.reportAt(r.line("tiers."+Anonymous), "fingerprint", "is required where there is a tier %s: its secret keys the hashes that stand for those callers", Anonymous)
 	}
 	if p.Auth != nil && p.Tiers != nil && p.Tiers[User] == nil {
 		r.report("tiers."+User, "is required where there is auth: it is the tier of users without a plan")
 	}
-	p.checkCalls(r)
+	p.checkCalls(r, exact)
 }
 
 func (r *reader) has(path string) bool {
@@ -41,9 +41,9 @@ func (m *most[N]) take(figure N, f *Feature, t *Tier) {
 
 // checkCalls holds the dearest call of each tier to each feature against every
 // bound that it meets. A bound below it would deny that call for ever.
-func (p *Policy) checkCalls(r *reader) {
+func (p *Policy) checkCalls(r *reader, exact exactTokenizer) {
 	var (
-		overhead = make(overhead)
+		overhead = overhead{exact, make(map[[2]string]int64)}
 		contexts = make(map[*Model]*most[int64])
 		pools    = make(map[*Pool]*most[price.Pico])
 	)
@@ -105,29 +105,40 @@ func largest[K comparable, N int64 | price.Pico](m map[K]*most[N], key K) *most[
 	return m[key]
 }
 
+// exactTokenizer gives a tokenizer by its name; nil: exact counts are not needed.
+type exactTokenizer func(name string) (*tokens.Tokenizer, error)
+
 // overhead counts what of each call is not the caller's: the system prompt and
 // the framing of it, of one message and of the reply. It remembers, since
 // tiers share features.
-type overhead map[[2]string]int64 // by tokenizer and system prompt
-
-// of gives a bound if that is below enough, else the number of m's tokenizer,
-// whose tables take longer to build than all else here.
-func (o overhead) of(m *Model, system string, enough int64) int64 {
-	n := o.count(defaultTokenizer, system)
-	if n >= enough {
-		n = o.count(m.Tokenizer, system)
-	}
-	return n
+type overhead struct {
+	exact   exactTokenizer
+	counted map[[2]string]int64 // by tokenizer and system prompt
 }
 
-func (o overhead) count(tokenizer, system string) int64 {
-	key := [2]string{tokenizer, system}
-	n, counted := o[key]
+// of gives a bound if that is below enough, else the number of m's tokenizer,
+// whose tables take longer to prepare than all else here. Without exact
+// tokenizers it is below enough.
+func (o overhead) of(m *Model, system string, enough int64) int64 {
+	n := o.count(tokens.UpperBound(), system)
+	if n < enough {
+		return n
+	}
+	if o.exact == nil {
+		return enough - 1
+	}
+	if t, err := o.exact(m.Tokenizer); err == nil { // else it was reported
+		return o.count(t, system)
+	}
+	return 0
+}
+
+func (o overhead) count(t *tokens.Tokenizer, system string) int64 {
+	key := [2]string{t.Name(), system}
+	n, counted := o.counted[key]
 	if !counted {
-		if t, err := tokens.New(tokenizer); err == nil { // else it was reported
-			n = int64(t.Count(system) + 2*t.PerMessage() + t.PerReply())
-		}
-		o[key] = n
+		n = int64(t.Count(system) + 2*t.PerMessage() + t.PerReply())
+		o.counted[key] = n
 	}
 	return n
 }

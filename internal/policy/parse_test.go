@@ -259,8 +259,8 @@ func TestMistakes(t *testing.T) {
 		// What sections need.
 		{"provider without kind", "    kind: openai\n", "", "2 providers.main.kind", "is required"},
 		{"openai without base_url", "    base_url: https://api.example.com/v1\n", "", "2 providers.main.base_url", "is required for kind openai"},
-		{"anthropic without key", "    kind: openai\n    base_url: https://api.example.com/v1\n    api_key: {env: API_KEY}", "    kind: anthropic", "2 providers.main.api_key | 11 models.small.max_tokens_field", "is required for kind anthropic"},
-		{"bedrock with key", "    kind: openai", "    kind: bedrock", "5 providers.main.api_key | 13 models.small.max_tokens_field", "own role"},
+		{"anthropic without key", "    kind: openai\n    base_url: https://api.example.com/v1\n    api_key: {env: API_KEY}", "    kind: anthropic", "2 providers.main.api_key | 11 models.small.max_tokens_field | 30 features.cv.allow", "is required for kind anthropic"},
+		{"bedrock with key", "    kind: openai", "    kind: bedrock", "5 providers.main.api_key | 13 models.small.max_tokens_field | 32 features.cv.allow", "own role"},
 		{"base_url of another scheme", "base_url: https", "base_url: ftp", "4 providers.main.base_url", "http or https"},
 		{"base_url without host", "base_url: https://api.example.com/v1", "base_url: https:///v1", "4 providers.main.base_url", "http or https"},
 		{"base_url with password", "base_url: https://api", "base_url: https://user:hunter2@api", "4 providers.main.base_url", "without user"},
@@ -297,6 +297,7 @@ func TestMistakes(t *testing.T) {
 		// Secrets, none of which may be repeated: see also TestSecretsAreNotRepeated.
 		{"secret as text", "secret: {env: CHALLENGE_SECRET}", "secret: hunter2", "69 challenge.secret", "{env: NAME}"},
 		{"secret as a key", "secret: {env: CHALLENGE_SECRET}", "secret: {hunter2}", "69 challenge.secret", "{env: NAME}"},
+		{"schemas of a model that has none", "kind: openai", "kind: anthropic", "13 models.small.max_tokens_field | 32 features.cv.allow", "response_format"},
 		{"secret kept twice", "secret: {env: CHALLENGE_SECRET}", "secret: {ssm: A, secret: B}", "69 challenge.secret", "env with one of"},
 		{"secret of one kind twice", "secret: {env: CHALLENGE_SECRET}", "secret: {env: A, ssm: B, env: C}", "69 challenge.secret", "env with one of"},
 		{"secret in place of the second name", "secret: {env: CHALLENGE_SECRET}", "secret: {env: A, ssm: hunter 2}", "69 challenge.secret.ssm", "SSM parameter"},

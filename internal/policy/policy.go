@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/tokens"
 )
 
 // Names with a meaning of their own.
@@ -221,26 +222,43 @@ const maxSize = 1 << 20
 
 // Load reads and parses a file. An error about its content is of type Problems.
 func Load(file string) (*Policy, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	data, err := read(file)
 	if err != nil {
 		return nil, err
 	}
 	return Parse(data)
 }
 
+// LoadUncounted is Load for functions that count no tokens, which are linked
+// without the vocabularies: it does not see that a system prompt is too long for a
+// tier. Who counts does, and so does `tokenfuse check`, of the same file.
+func LoadUncounted(file string) (*Policy, error) {
+	data, err := read(file)
+	if err != nil {
+		return nil, err
+	}
+	return parsed(data, nil)
+}
+
+func read(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxSize+1))
+}
+
 // Parse reads and checks a configuration. An error is of type Problems and
 // holds every mistake.
-func Parse(data []byte) (*Policy, error) {
+func Parse(data []byte) (*Policy, error) { return parsed(data, tokens.New) }
+
+func parsed(data []byte, exact exactTokenizer) (*Policy, error) {
 	r := &reader{lines: make(map[string]int)}
 	var p *Policy
 	if root, ok := r.document(data); ok {
 		p = readPolicy(root)
-		p.check(r)
+		p.check(r, exact)
 	}
 	if len(r.problems) > 0 {
 		r.problems.sort()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -241,19 +242,25 @@ func (v value) webURL() *url.URL {
 }
 
 // origin is the shape in which browsers send an Origin header.
-var originShape = regexp.MustCompile(`^https?://([a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?$`)
+var originShape = lazily(`^https?://([a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?$`)
 
 func validOrigin(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && originShape.MatchString(s) &&
+	return err == nil && originShape().MatchString(s) &&
 		!(u.Scheme == "https" && u.Port() == "443") && !(u.Scheme == "http" && u.Port() == "80")
 }
 
 var (
-	envName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	ssmName    = regexp.MustCompile(`^[A-Za-z0-9_./:-]+$`)
-	secretName = regexp.MustCompile(`^[A-Za-z0-9/_+=.@:!-]+$`)
+	envName    = lazily(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	ssmName    = lazily(`^[A-Za-z0-9_./:-]+$`)
+	secretName = lazily(`^[A-Za-z0-9/_+=.@:!-]+$`)
 )
+
+// lazily compiles an expression when it is first needed: a function's start has no
+// time for those that are not.
+func lazily(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
 
 // secret reads a reference to a secret. Whatever else stands there may be the
 // secret itself, so that no message repeats any of it, keys included.
@@ -270,7 +277,7 @@ func (v value) secret() *Secret {
 	for i := 0; i < len(n.Content); i += 2 {
 		key, content := n.Content[i], n.Content[i+1]
 		var place *string
-		var shape *regexp.Regexp
+		var shape func() *regexp.Regexp
 		what := ""
 		switch key.Value {
 		case "env":
@@ -285,7 +292,7 @@ func (v value) secret() *Secret {
 			return nil
 		}
 		*place = content.Value
-		if len(content.Value) > 1024 || !shape.MatchString(content.Value) {
+		if len(content.Value) > 1024 || !shape().MatchString(content.Value) {
 			v.child(join(v.path, key.Value), key.Line, content).report("must be the %s; the secret itself does not belong here", what)
 		}
 	}

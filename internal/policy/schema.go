@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -269,7 +268,7 @@ func readPasses(v value) *Passes {
 
 // clientsChoke are names on which client libraries leave chat completions, or
 // drop and rename parameters, because they take them for models of OpenAI.
-var clientsChoke = regexp.MustCompile(`^o[0-9]|^gpt-5|codex`)
+var clientsChoke = lazily(`^o[0-9]|^gpt-5|codex`)
 
 // reserved are names that stand for something else where a feature is named.
 var reserved = []string{
@@ -281,7 +280,7 @@ func (p *Policy) readFeature(name string, v value) *Feature {
 	switch {
 	case slices.Contains(reserved, name):
 		v.report("a feature must not be named like a limit or all: %s", strings.Join(reserved, ", "))
-	case clientsChoke.MatchString(name):
+	case clientsChoke().MatchString(name):
 		v.report("a feature's name must not begin with o and a digit or with gpt-5, nor contain codex: clients change their behaviour on those")
 	}
 	o := v.object()
@@ -299,11 +298,18 @@ func (p *Policy) readFeature(name string, v value) *Feature {
 		fallback.report("must be another model than the feature's own")
 	}
 	f.Tiers = o.get("tiers").texts("tiers", func(item value, _ string) { refer(item, "tier", p.Tiers) })
-	allow := o.get("allow").texts("system, response_format", func(item value, _ string) {
+	allow := o.get("allow")
+	allowed := allow.texts("system, response_format", func(item value, _ string) {
 		item.choice("system", "response_format")
 	})
-	f.AllowSystem = slices.Contains(allow, "system")
-	f.AllowResponseFormat = slices.Contains(allow, "response_format")
+	f.AllowSystem = slices.Contains(allowed, "system")
+	f.AllowResponseFormat = slices.Contains(allowed, "response_format")
+	for _, m := range f.Models() {
+		if f.AllowResponseFormat && m.Provider != nil && (m.Provider.Kind == "anthropic" || m.Provider.Kind == "bedrock") {
+			allow.report("must not have response_format: model %s is of kind %s, which has none", m.Name, m.Provider.Kind)
+			break
+		}
+	}
 	return f
 }
 
@@ -404,7 +410,7 @@ func readCloudFront(v value) *CloudFront {
 	return c
 }
 
-var arnShape = regexp.MustCompile(`^arn:[a-z-]+:(iam|sts):[a-z0-9-]*:[0-9]{12}:.+$`)
+var arnShape = lazily(`^arn:[a-z-]+:(iam|sts):[a-z0-9-]*:[0-9]{12}:.+$`)
 
 func readAdmin(v value) *Admin {
 	if !v.given() {
@@ -413,7 +419,7 @@ func readAdmin(v value) *Admin {
 	o := v.object()
 	defer o.end()
 	return &Admin{AllowARNs: o.need("allow_arns").texts("ARNs", func(item value, arn string) {
-		if !arnShape.MatchString(arn) {
+		if !arnShape().MatchString(arn) {
 			item.report("must be the ARN of an IAM identity, such as arn:aws:iam::123456789012:role/support")
 		}
 	})}

@@ -1,32 +1,11 @@
 package provider
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"mime"
-	"net"
 	"net/http"
-	"net/http/httptrace"
-	"net/url"
-	"strings"
-	"sync/atomic"
-	"time"
 )
-
-// Bounds on what a provider may send, in decoded bytes.
-const (
-	maxJSON     = 8 << 20  // a buffered answer
-	maxStream   = 64 << 20 // a whole stream
-	maxEvent    = 1 << 20  // one line or one event of a stream
-	maxLeftover = 64 << 10 // an error body, or what follows [DONE]
-)
-
-// briefly is how long the rest of a body is waited for when all that matters is
-// known. It is read at all because only a finished connection is used again.
-const briefly = 500 * time.Millisecond
 
 // OpenAIConfig says where an OpenAI-compatible provider is.
 type OpenAIConfig struct {
@@ -40,154 +19,33 @@ type OpenAIConfig struct {
 
 // OpenAI calls a server that speaks OpenAI's chat completions. It is safe for
 // concurrent use.
-type OpenAI struct {
-	endpoint string
-	apiKey   string
-	client   http.Client
-}
+type OpenAI struct{ api }
 
 // NewOpenAI checks cfg. Its errors do not quote the key or the URL, which may
 // hold a secret where it should not.
 func NewOpenAI(cfg OpenAIConfig) (*OpenAI, error) {
-	u, err := url.Parse(cfg.BaseURL)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
-		return nil, errors.New("base URL is not an absolute http or https URL")
-	}
-	if u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-		return nil, errors.New("base URL has a user, a query or a fragment")
-	}
-	for _, c := range []byte(cfg.APIKey) {
-		if c <= ' ' || c > '~' {
-			return nil, errors.New("API key has a character that is not printable ASCII")
-		}
-	}
-	client := cfg.HTTPClient
-	if client == nil {
-		client = newHTTPClient()
-	}
-	o := &OpenAI{
-		endpoint: u.JoinPath("chat/completions").String(),
-		apiKey:   cfg.APIKey,
-		client:   *client,
-	}
-	// A redirect may send the request, and with it the bill, a second time.
-	o.client.CheckRedirect = func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}
-	return o, nil
-}
-
-func newHTTPClient() *http.Client {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	return &http.Client{Transport: &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-		TLSHandshakeTimeout:    10 * time.Second,
-		MaxIdleConns:           64,
-		MaxIdleConnsPerHost:    64,
-		IdleConnTimeout:        30 * time.Second, // less than servers', so that few calls meet a dead one
-		MaxResponseHeaderBytes: 64 << 10,
-		DisableCompression:     true, // it would hold tokens back
-		Protocols:              protocols,
-	}}
-}
-
-// Call sends one request; ctx bounds the whole answer, to its last part. A call
-// that never got a connection is Unreachable, whatever ended it: nothing was
-// billed. In every other case that leaves doubt the request counts as sent.
-func (o *OpenAI) Call(ctx context.Context, req Request) (Answer, error) {
-	body, err := encodeOpenAI(req)
+	a, err := newAPI(cfg.BaseURL, "chat/completions", cfg.HTTPClient)
 	if err == nil {
-		err = ctx.Err()
+		err = checkKey(cfg.APIKey)
 	}
 	if err != nil {
-		return nil, &Error{Failure: Unreachable, Err: err}
-	}
-
-	var dialling atomic.Bool
-	trace := &httptrace.ClientTrace{
-		GetConn: func(string) { dialling.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { dialling.Store(false) },
-	}
-	callCtx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, trace))
-	httpReq, err := http.NewRequestWithContext(callCtx, http.MethodPost, o.endpoint, bytes.NewReader(body))
-	if err != nil {
-		cancel()
-		return nil, &Error{Failure: Unreachable, Err: errors.New("cannot make the request")}
-	}
-	httpReq.Header.Set("Content-Type", "application/json")
-	httpReq.Header.Set("User-Agent", "tokenfuse")
-	if req.Stream {
-		httpReq.Header.Set("Accept", "text/event-stream")
-	} else {
-		httpReq.Header.Set("Accept", "application/json")
-	}
-	if o.apiKey != "" {
-		httpReq.Header.Set("Authorization", "Bearer "+o.apiKey)
-	}
-
-	resp, err := o.client.Do(httpReq)
-	if err != nil {
-		cancel()
-		if dialling.Load() {
-			return nil, &Error{Failure: Unreachable, Err: err}
-		}
-		return nil, failed(ctx, 0, err)
-	}
-	answer, err := open(ctx, callCtx, cancel, resp, req.Stream)
-	if err != nil {
-		cancel()
-		resp.Body.Close()
 		return nil, err
 	}
-	return answer, nil
+	if cfg.APIKey != "" {
+		a.header.Set("Authorization", "Bearer "+cfg.APIKey)
+	}
+	a.whole = parseCompletionWhole
+	a.events = func(r *eventReader) events { return &completionChunks{events: r} }
+	return &OpenAI{a}, nil
 }
 
-// open checks the head of resp and chooses the reader of its body. ctx is the
-// caller's; callCtx and cancel are those of the request.
-func open(ctx, callCtx context.Context, cancel context.CancelFunc, resp *http.Response, stream bool) (Answer, error) {
-	status := resp.StatusCode
-	if status >= 300 {
-		e := &Error{Failure: Refused, Status: status}
-		if code := errorCode(readBriefly(resp.Body, cancel)); code != "" {
-			e.Err = wireError("code " + code)
-		}
-		return nil, e
+// Call sends one request; ctx bounds the whole answer, to its last part.
+func (o *OpenAI) Call(ctx context.Context, req Request) (Answer, error) {
+	r, err := newOpenAIRequest(req)
+	if err != nil {
+		return nil, unsent(err)
 	}
-	if status != http.StatusOK {
-		return nil, failed(ctx, status, errStatus)
-	}
-	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	switch {
-	case mediaType == "text/event-stream" && stream:
-		return newStream(ctx, callCtx, cancel, resp), nil
-	case mediaType == "application/json":
-		// Some servers answer so although a stream was asked for.
-		body, err := io.ReadAll(io.LimitReader(resp.Body, maxJSON+1))
-		if err == nil && len(body) > maxJSON {
-			err = errTooLarge
-		}
-		if err != nil {
-			return nil, failed(ctx, status, err)
-		}
-		part, err := parseWhole(body)
-		if err != nil {
-			return nil, failed(ctx, status, err)
-		}
-		cancel()
-		resp.Body.Close()
-		return &whole{part: part}, nil
-	}
-	return nil, failed(ctx, status, errContentType)
-}
-
-// readBriefly reads what is left of body, within maxLeftover and briefly.
-func readBriefly(body io.Reader, cancel context.CancelFunc) []byte {
-	timer := time.AfterFunc(briefly, cancel)
-	defer timer.Stop()
-	b, _ := io.ReadAll(io.LimitReader(body, maxLeftover))
-	return b
+	return o.call(ctx, r, req.Stream)
 }
 
 // openAIRequest is the body of a request, complete: what is not here is never
@@ -217,11 +75,11 @@ type openAIStreamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-func encodeOpenAI(req Request) ([]byte, error) {
-	if req.Model == "" || len(req.Messages) == 0 || req.MaxOutputTokens < 1 {
-		return nil, errors.New("request without model, messages or output cap")
+func newOpenAIRequest(req Request) (*openAIRequest, error) {
+	if err := req.check(); err != nil {
+		return nil, err
 	}
-	out := openAIRequest{
+	out := &openAIRequest{
 		Model:            req.Model,
 		Stream:           req.Stream,
 		Temperature:      req.Temperature,
@@ -248,81 +106,5 @@ func encodeOpenAI(req Request) ([]byte, error) {
 	if req.Stream {
 		out.StreamOptions = &openAIStreamOptions{IncludeUsage: true}
 	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(out); err != nil {
-		return nil, errors.New("request cannot be encoded as JSON")
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
-}
-
-// wireError is a failure in our own words, so it is safe to show.
-type wireError string
-
-func (e wireError) Error() string { return string(e) }
-
-const (
-	errStatus      = wireError("unexpected status")
-	errContentType = wireError("unexpected content type")
-	errMalformed   = wireError("malformed answer")
-	errTooLarge    = wireError("answer too large")
-	errUnfinished  = wireError("answer ended early")
-	errConnection  = wireError("connection failed")
-)
-
-// failed is the *Error of a request that may have been billed.
-func failed(ctx context.Context, status int, err error) *Error {
-	e := &Error{Failure: Broken, Status: status}
-	var timeout net.Error
-	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		e.Failure, e.Err = Timeout, ctx.Err()
-	case ctx.Err() != nil:
-		e.Failure, e.Err = Cancelled, ctx.Err()
-	case errors.As(err, &timeout) && timeout.Timeout():
-		e.Failure, e.Err = Timeout, errConnection
-	default:
-		e.Err = safe(err)
-	}
-	return e
-}
-
-// safe drops errors whose text may quote the answer, as net/http's own do when
-// they meet a malformed head.
-func safe(err error) error {
-	var wire wireError
-	var op *net.OpError
-	switch {
-	case errors.As(err, &wire):
-		return wire
-	case errors.As(err, &op):
-		return op
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errUnfinished
-	}
-	return errConnection
-}
-
-// errorCode finds the code, or else the type, in OpenAI's error envelope. Only a
-// plain word is believed to be one; messages are never read, since they may
-// quote the prompt.
-func errorCode(body []byte) string {
-	var envelope struct {
-		Error struct{ Code, Type json.RawMessage }
-	}
-	if json.Unmarshal(body, &envelope) != nil {
-		return ""
-	}
-	for _, raw := range []json.RawMessage{envelope.Error.Code, envelope.Error.Type} {
-		word := strings.Trim(string(raw), `"`)
-		if word != "null" && isWord(word, 64, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") {
-			return word
-		}
-	}
-	return ""
-}
-
-func isWord(s string, longest int, alphabet string) bool {
-	return s != "" && len(s) <= longest && strings.Trim(s, alphabet) == ""
+	return out, nil
 }

@@ -2,146 +2,57 @@ package provider
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"io"
-	"net/http"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
-// whole is an answer that arrived in one piece.
-type whole struct {
-	part Part
-	done bool
+// completionChunks are the events of a stream. Its proper end is [DONE] after a
+// finish_reason. Compatible servers may leave [DONE] out, so an answer whose
+// finish_reason and usage have arrived is complete too, however its connection
+// ends.
+type completionChunks struct {
+	events *eventReader
+	text   bool // some content or refusal was seen
 }
 
-func (w *whole) Next() (Part, error) {
-	if w.done {
-		return Part{}, io.EOF
+func (c *completionChunks) complete() bool { return true }
+
+func (c *completionChunks) next() (p Part, end bool, err error) {
+	data, err := c.events.next()
+	if err != nil {
+		return Part{}, false, err
 	}
-	w.done = true
-	return w.part, nil
-}
-
-func (w *whole) Close() error {
-	w.done = true
-	return nil
-}
-
-// stream is an answer that arrives as server-sent events.
-//
-// Its proper end is [DONE] after a finish_reason. Compatible servers may leave
-// [DONE] out, so an answer whose finish_reason and usage have arrived is complete
-// too, however its connection ends: nothing could follow. Any other end breaks
-// it, a clean one included.
-type stream struct {
-	ctx      context.Context // the caller's
-	callCtx  context.Context // the request's, ended by Close
-	cancel   context.CancelFunc
-	body     io.ReadCloser
-	status   int
-	events   *eventReader
-	text     bool         // some content or refusal was seen
-	finished bool         // a finish_reason was seen
-	usage    *price.Usage // the last one that can cover all the text seen
-	err      error        // how it ended
-}
-
-func newStream(ctx, callCtx context.Context, cancel context.CancelFunc, resp *http.Response) *stream {
-	return &stream{
-		ctx: ctx, callCtx: callCtx, cancel: cancel,
-		body: resp.Body, status: resp.StatusCode,
-		events: newEventReader(resp.Body, maxEvent, maxStream),
+	if string(bytes.TrimSpace(data)) == "[DONE]" {
+		return Part{}, true, nil
 	}
+	p, err = c.read(data)
+	return p, false, err
 }
 
-func (s *stream) Close() error {
-	s.cancel()
-	return s.body.Close()
-}
-
-func (s *stream) Next() (Part, error) {
-	for s.err == nil {
-		if err := s.callCtx.Err(); err != nil {
-			return s.cut(err)
-		}
-		data, err := s.events.next()
-		if err != nil {
-			return s.cut(err)
-		}
-		if string(bytes.TrimSpace(data)) == "[DONE]" {
-			if !s.finished {
-				return s.fail(errUnfinished)
-			}
-			readBriefly(s.body, s.cancel)
-			return s.complete()
-		}
-		part, err := s.read(data)
-		if err != nil {
-			return s.fail(err)
-		}
-		if part != (Part{}) {
-			return part, nil
-		}
-	}
-	return Part{}, s.err
-}
-
-// read takes in one chunk. Usage is kept back until the end: some servers
-// repeat it, growing, in every chunk.
-func (s *stream) read(data []byte) (Part, error) {
-	c, err := parseCompletion(data)
+// read takes in one chunk.
+func (c *completionChunks) read(data []byte) (Part, error) {
+	chunk, err := parseCompletion(data)
 	if err != nil {
 		return Part{}, err
 	}
-	if c.Choices == nil && !present(c.Usage) {
+	if chunk.Choices == nil && !present(chunk.Usage) {
 		return Part{}, errMalformed
 	}
-	var part Part
-	if choice := c.first(); choice != nil {
-		part.Content, part.Refusal = choice.Delta.Content, choice.Delta.Refusal
-		if !s.finished {
-			part.FinishReason, err = choice.finish()
-			s.finished = part.FinishReason != ""
+	var p Part
+	if choice := chunk.first(); choice != nil {
+		p.Content, p.Refusal = choice.Delta.Content, choice.Delta.Refusal
+		if p.FinishReason, err = choice.finish(); err != nil {
+			return Part{}, err
 		}
 	}
-	if part.Content != "" || part.Refusal != "" {
-		s.text, s.usage = true, nil
-	}
-	if u := parseUsage(c.Usage, s.text); u != nil {
-		s.usage = u
-	}
-	return part, err
+	c.text = c.text || p.Content != "" || p.Refusal != ""
+	p.Usage = parseUsage(chunk.Usage, c.text)
+	return p, nil
 }
 
-func (s *stream) complete() (Part, error) {
-	s.err = io.EOF
-	if s.usage == nil {
-		return Part{}, io.EOF
-	}
-	return Part{Usage: s.usage}, nil
-}
-
-// cut ends the answer where its connection or its context ended.
-func (s *stream) cut(err error) (Part, error) {
-	if s.finished && s.usage != nil {
-		return s.complete()
-	}
-	return s.fail(err)
-}
-
-func (s *stream) fail(err error) (Part, error) {
-	e := failed(s.ctx, s.status, err)
-	if s.callCtx.Err() != nil && s.ctx.Err() == nil {
-		e = &Error{Failure: Cancelled, Status: s.status, Err: wireError("answer closed")}
-	}
-	s.err = e
-	return Part{}, s.err
-}
-
-// parseWhole reads a chat.completion.
-func parseWhole(body []byte) (Part, error) {
+// parseCompletionWhole reads a chat.completion.
+func parseCompletionWhole(body []byte) (Part, error) {
 	c, err := parseCompletion(body)
 	if err != nil {
 		return Part{}, err
@@ -186,10 +97,7 @@ func parseCompletion(data []byte) (completion, error) {
 		return completion{}, errMalformed
 	}
 	if present(c.Error) {
-		if code := errorCode(data); code != "" {
-			return completion{}, wireError("error instead of an answer, code " + code)
-		}
-		return completion{}, wireError("error instead of an answer")
+		return completion{}, errorInstead(errorCode(data))
 	}
 	return c, nil
 }
@@ -206,7 +114,7 @@ func (c completion) first() *choice {
 
 // finish is the finish reason, "" if there is none yet.
 func (c choice) finish() (string, error) {
-	if c.FinishReason != "" && !isWord(c.FinishReason, 32, "abcdefghijklmnopqrstuvwxyz_") {
+	if c.FinishReason != "" && !isReason(c.FinishReason) {
 		return "", errMalformed
 	}
 	return c.FinishReason, nil
@@ -241,18 +149,11 @@ func parseUsage(raw json.RawMessage, text bool) *price.Usage {
 	if json.Unmarshal(raw, &w) != nil || w.Completion < 0 {
 		return nil
 	}
-	u := price.Usage{
+	return plausible(price.Usage{
 		Input:       w.Prompt,
 		CachedInput: w.PromptDetails.Cached,
 		CacheWrite:  max(w.PromptDetails.CacheWrite, w.PromptDetails.CacheCreation, w.CacheCreation),
 		Output:      max(w.Completion, w.Total-w.Prompt),
 		Reasoning:   w.CompletionDetails.Reasoning,
-	}
-	// There is no call without input, nor text without output.
-	if !u.Valid() || u.Input == 0 || (text && u.Output == 0) {
-		return nil
-	}
-	return &u
+	}, text)
 }
-
-func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }

@@ -70,9 +70,9 @@ func clientWith(t *testing.T, cfg OpenAIConfig) *OpenAI {
 }
 
 // call reads a whole answer. Its parts are merged into one.
-func call(ctx context.Context, t *testing.T, o *OpenAI, req Request) (Part, error) {
+func call(ctx context.Context, t *testing.T, p Provider, req Request) (Part, error) {
 	t.Helper()
-	a, err := o.Call(ctx, req)
+	a, err := p.Call(ctx, req)
 	if err != nil {
 		check(t, err)
 		return Part{}, err
@@ -402,7 +402,7 @@ func TestStreams(t *testing.T) {
 		{"finish reason is prose", failing(`{"choices":[{"delta":{},"finish_reason":"It was the ANSWER."}]}`), Part{Content: testAnswer}, Broken},
 		{"error", failing(`{"error":{"message":"PROMPT","code":null,"type":"server_error"}}`), Part{Content: testAnswer}, Broken},
 		{"error after all", textEvents + finishEvent + usageEvent + "data: {\"error\":\"PROMPT\"}\n\n" + doneEvent,
-			Part{Content: testAnswer, FinishReason: "stop"}, Broken},
+			Part{Content: testAnswer, FinishReason: "stop", Usage: usage}, Broken},
 		{"line too long", textEvents + "data: " + strings.Repeat("a", maxEvent), Part{Content: testAnswer}, Broken},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -420,42 +420,6 @@ func TestStreams(t *testing.T) {
 				t.Errorf("%d requests for one call", n)
 			}
 		})
-	}
-}
-
-// A stream that ends after n bytes, for every n, either as if it were complete
-// or with its connection cut.
-func TestStreamCutAtEveryByte(t *testing.T) {
-	var end atomic.Int64
-	var abort atomic.Bool
-	url, calls := server(t, func(w http.ResponseWriter, r *http.Request) {
-		answerSSE(stream1[:end.Load()])(w, r)
-		if abort.Load() {
-			w.(http.Flusher).Flush()
-			panic(http.ErrAbortHandler)
-		}
-	})
-	o := client(t, url)
-	complete := len(stream1) - len(doneEvent)
-	for _, cut := range []bool{false, true} {
-		abort.Store(cut)
-		for n := range len(stream1) + 1 {
-			end.Store(int64(n))
-			got, err := call(t.Context(), t, o, request(true))
-			if n >= complete {
-				if err != io.EOF || got.Usage == nil || got.Content != testAnswer {
-					t.Fatalf("%d bytes (cut %t): %+v, %v", n, cut, got, err)
-				}
-				continue
-			}
-			wantFailure(t, err, Broken, 200)
-			if !strings.HasPrefix(testAnswer, got.Content) || got.Usage != nil {
-				t.Fatalf("%d bytes (cut %t): %+v", n, cut, got)
-			}
-		}
-	}
-	if n, want := calls.Load(), int64(2*(len(stream1)+1)); n != want {
-		t.Errorf("%d requests for %d calls", n, want)
 	}
 }
 
@@ -814,38 +778,6 @@ func TestCloseLeavesTheProvider(t *testing.T) {
 	wantFailure(t, err, Cancelled, 200)
 }
 
-// The made client uses a connection again after every kind of answer that ends.
-func TestConnectionsAreUsedAgain(t *testing.T) {
-	var opened atomic.Int64
-	var requests atomic.Int64
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch requests.Add(1) % 3 {
-		case 0:
-			answerSSE(stream1)(w, r)
-			http.NewResponseController(w).Flush()
-			time.Sleep(5 * time.Millisecond) // so that the end comes on its own
-		case 1:
-			answerJSON(wholeAnswer)(w, r)
-		case 2:
-			http.Error(w, "no", http.StatusTooManyRequests)
-		}
-	}))
-	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			opened.Add(1)
-		}
-	}
-	s.Start()
-	defer s.Close()
-	o := client(t, s.URL)
-	for range 12 {
-		call(t.Context(), t, o, request(true))
-	}
-	if got := opened.Load(); got != 1 {
-		t.Errorf("%d connections", got)
-	}
-}
-
 // The bounds hold for what is decoded: a few kilobytes here become gigabytes.
 func TestCompressionBombs(t *testing.T) {
 	filler := strings.Repeat(" ", 1<<14)
@@ -942,16 +874,14 @@ func FuzzAnswer(f *testing.F) {
 				t.Fatalf("finish reason %q", p.FinishReason)
 			}
 		}
-		p, err := parseWhole([]byte(body))
+		p, err := parseCompletionWhole([]byte(body))
 		checkPart(p, err)
 		if err == nil && p.FinishReason == "" {
 			t.Fatal("a whole answer without a finish reason")
 		}
-		var s stream
+		var c completionChunks
 		for range 2 {
-			p, err = s.read([]byte(body))
-			p.Usage = s.usage
-			checkPart(p, err)
+			checkPart(c.read([]byte(body)))
 		}
 		errorCode([]byte(body))
 	})

@@ -58,7 +58,7 @@ type Answer interface {
 type Part struct {
 	Content      string
 	Refusal      string
-	FinishReason string       // OpenAI's words: stop, length, content_filter
+	FinishReason string       // OpenAI's words (stop, length, content_filter), or the provider's if there is none
 	Usage        *price.Usage // valid; at most once, in or after the last content
 }
 
@@ -67,7 +67,7 @@ type Failure string
 
 const (
 	Unreachable Failure = "unreachable" // the request was never sent: nothing was billed
-	Refused     Failure = "refused"     // an error status: nothing was billed
+	Refused     Failure = "refused"     // an error status, or not sent because of what it asks: nothing was billed
 	Timeout     Failure = "timeout"     // no complete answer within the deadline: may be billed
 	Broken      Failure = "broken"      // cut, malformed or too large: may be billed
 	Cancelled   Failure = "cancelled"   // the caller's context was cancelled: may be billed

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
-	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
@@ -101,20 +99,19 @@ func (r *Reader) fetch(ctx context.Context, s policy.Secret) (text string, err e
 }
 
 func (r *Reader) parameter(ctx context.Context, name string) (string, error) {
-	out, err := ssm.NewFromConfig(r.aws).GetParameter(ctx, &ssm.GetParameterInput{Name: &name, WithDecryption: aws.Bool(true)})
+	var out struct{ Parameter *struct{ Value string } }
+	err := r.ask(ctx, "ssm", "SSM", "AmazonSSM.GetParameter", map[string]any{"Name": name, "WithDecryption": true}, &out)
+	if err == nil && out.Parameter == nil {
+		err = errors.New("the answer has no parameter")
+	}
 	if err != nil {
 		return "", err
 	}
-	if out.Parameter == nil {
-		return "", errors.New("the answer has no parameter")
-	}
-	return aws.ToString(out.Parameter.Value), nil
+	return out.Parameter.Value, nil
 }
 
 func (r *Reader) managed(ctx context.Context, id string) (string, error) {
-	out, err := secretsmanager.NewFromConfig(r.aws).GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &id})
-	if err != nil {
-		return "", err
-	}
-	return aws.ToString(out.SecretString), nil
+	var out struct{ SecretString string }
+	err := r.ask(ctx, "secretsmanager", "Secrets Manager", "secretsmanager.GetSecretValue", map[string]any{"SecretId": id}, &out)
+	return out.SecretString, err
 }

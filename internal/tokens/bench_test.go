@@ -57,11 +57,11 @@ func BenchmarkCount(b *testing.B) {
 
 // BenchmarkFirstUse is what the first New of a name costs.
 func BenchmarkFirstUse(b *testing.B) {
-	for _, e := range []struct{ name, file string }{{o200kBase, o200kFile}, {cl100kBase, cl100kFile}} {
+	for _, e := range []struct{ name, file, index string }{{o200kBase, o200kFile, o200kIndex}, {cl100kBase, cl100kFile, cl100kIndex}} {
 		b.Run(e.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				newVocabulary(e.file)
+				newVocabulary(e.file, e.index)
 			}
 		})
 	}

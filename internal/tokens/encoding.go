@@ -10,10 +10,10 @@ type encoding struct {
 	mergers    sync.Pool // of *merger
 }
 
-func newEncoding(split func(string) int, file string) *encoding {
+func newEncoding(split func(string) int, file, index string) *encoding {
 	return &encoding{
 		split:      split,
-		vocabulary: newVocabulary(file),
+		vocabulary: newVocabulary(file, index),
 		mergers:    sync.Pool{New: func() any { return new(merger) }},
 	}
 }

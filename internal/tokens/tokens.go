@@ -27,17 +27,12 @@ const (
 	upperBound = "upper_bound"
 )
 
-// tokenizers build each tokenizer once, when it is first asked for.
-var tokenizers = map[string]func() *Tokenizer{
-	o200kBase: sync.OnceValue(func() *Tokenizer {
-		return &Tokenizer{o200kBase, newEncoding(splitO200k, o200kFile), openAIFraming}
-	}),
-	cl100kBase: sync.OnceValue(func() *Tokenizer {
-		return &Tokenizer{cl100kBase, newEncoding(splitCL100k, cl100kFile), openAIFraming}
-	}),
-	upperBound: sync.OnceValue(func() *Tokenizer {
-		return &Tokenizer{upperBound, bound{}, boundFraming}
-	}),
+// The exact tokenizers are built when they are first asked for. They are no more
+// than this, so that a program which never calls New is linked without their
+// tables.
+var o200k, cl100k struct {
+	once      sync.Once
+	tokenizer *Tokenizer
 }
 
 // Names gives the names that New knows: o200k_base and cl100k_base, which are
@@ -58,16 +53,31 @@ type counter interface {
 	cut(text string, budget int) string
 }
 
-// New gives the tokenizer of that name. The first call for a name builds its
-// tables, which takes some milliseconds and megabytes; later calls share them.
+// New gives the tokenizer of that name. The first call for a name prepares
+// its tables, which takes about a millisecond; later calls share them.
 // The error names the tokenizers that are known.
 func New(name string) (*Tokenizer, error) {
-	build, ok := tokenizers[name]
-	if !ok {
-		return nil, fmt.Errorf("unknown tokenizer %q: known are %s", name, strings.Join(Names(), ", "))
+	switch name {
+	case o200kBase:
+		o200k.once.Do(func() {
+			o200k.tokenizer = &Tokenizer{name, newEncoding(splitO200k, o200kFile, o200kIndex), openAIFraming}
+		})
+		return o200k.tokenizer, nil
+	case cl100kBase:
+		cl100k.once.Do(func() {
+			cl100k.tokenizer = &Tokenizer{name, newEncoding(splitCL100k, cl100kFile, cl100kIndex), openAIFraming}
+		})
+		return cl100k.tokenizer, nil
+	case upperBound:
+		return UpperBound(), nil
 	}
-	return build(), nil
+	return nil, fmt.Errorf("unknown tokenizer %q: known are %s", name, strings.Join(Names(), ", "))
 }
+
+// UpperBound gives the tokenizer upper_bound, which needs no tables.
+func UpperBound() *Tokenizer { return bounding }
+
+var bounding = &Tokenizer{upperBound, bound{}, boundFraming}
 
 // Name gives the name that the tokenizer was asked for by.
 func (t *Tokenizer) Name() string { return t.name }

@@ -6,13 +6,19 @@ import (
 )
 
 //go:generate go run gen.go
+//go:generate go test -run ^TestIndex$ -update .
 
-// The vocabularies; see VOCABULARY.md for their origin.
+// The vocabularies, see VOCABULARY.md for their origin, and what finds tokens in
+// them: to make it at each start would take longer than all the rest of a start.
 var (
 	//go:embed o200k_base.bin
 	o200kFile string
+	//go:embed o200k_base.index
+	o200kIndex string
 	//go:embed cl100k_base.bin
 	cl100kFile string
+	//go:embed cl100k_base.index
+	cl100kIndex string
 )
 
 // noRank is the rank of what is no token: greater than any.
@@ -20,44 +26,42 @@ const noRank = 1<<32 - 1
 
 // vocabulary finds the rank of a token: its number, and its turn in merging.
 //
-// It is a hash table with open addressing, kept at most half full. A slot holds
-// in its low bits the rank plus one, 0 meaning free, and in the rest a few bits
-// of the hash, so that a miss, the usual case in merging, seldom compares bytes.
+// It is a hash table with open addressing, at most half full. A slot, of 4 bytes,
+// holds in its low bits the rank plus one, 0 meaning free, and in the rest a few
+// bits of the hash, so that a miss, the usual case in merging, seldom compares
+// bytes.
 type vocabulary struct {
-	text    string   // all tokens by rank, one after the other
-	starts  []uint32 // where each starts in text, and the end
-	slots   []uint32
-	longest int // bytes of the longest token
+	text    string // all tokens by rank, one after the other
+	lengths string // of each, a byte
+	longest int    // bytes of the longest token
+	starts  string // where every token of a rank divisible by block starts in text, 4 bytes each
+	slots   string // their number is a power of 2
 }
 
 const (
 	rankBits = 18 // 262,143 tokens
 	rankMask = 1<<rankBits - 1
+
+	block = 16 // few lengths to add up, and a short index
 )
 
-// newVocabulary reads a file written by gen.go.
-func newVocabulary(file string) *vocabulary {
+// newVocabulary reads a file written by gen.go and its index: the length of the longest
+// token, 4 bytes, the starts and the slots.
+func newVocabulary(file, index string) *vocabulary {
 	size := int(load32(file))
-	lengths, text := file[4:4+size], file[4+size:]
-	v := &vocabulary{
-		text:   text,
-		starts: make([]uint32, size+1),
-		slots:  make([]uint32, 1<<bits.Len(uint(2*size))),
+	starts := 4 + (size+block-1)/block*4
+	return &vocabulary{text: file[4+size:], lengths: file[4 : 4+size],
+		longest: int(load32(index)), starts: index[4:starts], slots: index[starts:]}
+}
+
+// token gives the token of a rank.
+func (v *vocabulary) token(rank uint32) string {
+	first := rank / block * block
+	at := int(load32(v.starts[first/block*4:]))
+	for _, length := range []byte(v.lengths[first:rank]) {
+		at += int(length)
 	}
-	at := 0
-	for rank := range size {
-		end := at + int(lengths[rank])
-		v.starts[rank+1] = uint32(end)
-		v.longest = max(v.longest, end-at)
-		h := hash(text[at:end])
-		slot := v.home(h)
-		for v.slots[slot] != 0 {
-			slot = v.next(slot)
-		}
-		v.slots[slot] = uint32(h)&^rankMask | uint32(rank+1)
-		at = end
-	}
-	return v
+	return v.text[at : at+int(v.lengths[rank])]
 }
 
 // rank gives the rank of token, noRank if it is none.
@@ -67,7 +71,7 @@ func (v *vocabulary) rank(token string) uint32 {
 	}
 	h := hash(token)
 	for slot := v.home(h); ; slot = v.next(slot) {
-		entry := v.slots[slot]
+		entry := load32(v.slots[4*slot:])
 		if entry == 0 {
 			return noRank
 		}
@@ -75,15 +79,15 @@ func (v *vocabulary) rank(token string) uint32 {
 			continue
 		}
 		rank := entry&rankMask - 1
-		if v.text[v.starts[rank]:v.starts[rank+1]] == token {
+		if v.token(rank) == token {
 			return rank
 		}
 	}
 }
 
 // home and next walk the slots where a token of that hash may be.
-func (v *vocabulary) home(hash uint64) int { return int(hash>>32) & (len(v.slots) - 1) }
-func (v *vocabulary) next(slot int) int    { return (slot + 1) & (len(v.slots) - 1) }
+func (v *vocabulary) home(hash uint64) int { return int(hash>>32) & (len(v.slots)/4 - 1) }
+func (v *vocabulary) next(slot int) int    { return (slot + 1) & (len(v.slots)/4 - 1) }
 
 // hash mixes s eight bytes at a time, each by one multiplication whose halves
 // are folded, as wyhash does. The table is fixed and so are the keys in it, so

@@ -2,9 +2,55 @@ package tokens
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
+	"flag"
 	"fmt"
+	"math/bits"
+	"os"
 	"testing"
 )
+
+var update = flag.Bool("update", false, "write the indexes anew")
+
+// makeIndex makes the index of a vocabulary.
+func makeIndex(file string) string {
+	size := int(load32(file))
+	lengths, text := file[4:4+size], file[4+size:]
+	v := &vocabulary{slots: string(make([]byte, 4<<bits.Len(uint(2*size))))}
+	slots := []byte(v.slots)
+	var starts []byte
+	at := 0
+	for rank := range size {
+		if rank%block == 0 {
+			starts = binary.LittleEndian.AppendUint32(starts, uint32(at))
+		}
+		length := int(lengths[rank])
+		h := hash(text[at : at+length])
+		slot := v.home(h)
+		for binary.LittleEndian.Uint32(slots[4*slot:]) != 0 {
+			slot = v.next(slot)
+		}
+		binary.LittleEndian.PutUint32(slots[4*slot:], uint32(h)&^rankMask|uint32(rank+1))
+		v.longest = max(v.longest, length)
+		at += length
+	}
+	return string(binary.LittleEndian.AppendUint32(nil, uint32(v.longest))) + string(starts) + string(slots)
+}
+
+// TestIndex: the indexes are those of the vocabularies.
+func TestIndex(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, file, index string }{{o200kBase, o200kFile, o200kIndex}, {cl100kBase, cl100kFile, cl100kIndex}} {
+		want := makeIndex(c.file)
+		if *update {
+			if err := os.WriteFile(c.name+".index", []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		} else if c.index != want {
+			t.Errorf("%s.index is not what the vocabulary and hash make: run go generate", c.name)
+		}
+	}
+}
 
 // What gen.go writes is pinned, so that no count changes unnoticed.
 func TestTablesArePinned(t *testing.T) {
@@ -27,11 +73,11 @@ func TestEveryTokenHasItsRank(t *testing.T) {
 		size int
 	}{{o200kBase, 199_998}, {cl100kBase, 100_256}} {
 		v := must(t, c.name).counter.(*encoding).vocabulary
-		if got := len(v.starts) - 1; got != c.size || v.longest != 128 {
+		if got := len(v.lengths); got != c.size || v.longest != 128 {
 			t.Errorf("%s: %d tokens of up to %d bytes, want %d of up to 128", c.name, got, v.longest, c.size)
 		}
 		for rank := range c.size {
-			token := v.text[v.starts[rank]:v.starts[rank+1]]
+			token := v.token(uint32(rank))
 			if got := v.rank(token); got != uint32(rank) {
 				t.Fatalf("%s: %q has rank %d, want %d", c.name, token, got, rank)
 			}
@@ -55,8 +101,9 @@ func TestLookupsAreShort(t *testing.T) {
 	for _, name := range []string{o200kBase, cl100kBase} {
 		v := must(t, name).counter.(*encoding).vocabulary
 		longest, run := 0, 0
-		for i := range 2 * len(v.slots) { // a run may reach across the end
-			if run++; v.slots[i%len(v.slots)] == 0 {
+		size := len(v.slots) / 4
+		for i := range 2 * size { // a run may reach across the end
+			if run++; load32(v.slots[4*(i%size):]) == 0 {
 				run = 0
 			}
 			longest = max(longest, run)
@@ -64,6 +111,6 @@ func TestLookupsAreShort(t *testing.T) {
 		if longest > 64 {
 			t.Errorf("%s: a run of %d used slots", name, longest)
 		}
-		t.Logf("%s: longest run %d of %d slots", name, longest, len(v.slots))
+		t.Logf("%s: longest run %d of %d slots", name, longest, size)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -186,12 +186,15 @@ func setDefault[T int | time.Duration](v *T, to T) {
 
 func (b *Buckets) now() int64 { return b.opts.Now().UnixMicro() }
 
-var limitName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
+// validName reports whether s may name a limit: 1 to 32 of a-z, 0-9, _ and -.
+func validName(s string) bool {
+	return s != "" && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+}
 
 // Validate reports what is wrong with a limit.
 func (l Limit) Validate() error {
 	switch {
-	case !limitName.MatchString(l.Name):
+	case !validName(l.Name):
 		return fmt.Errorf("bucket: limit name %q must be 1 to 32 of a-z, 0-9, _ and -", l.Name)
 	case l.Capacity < 1:
 		return fmt.Errorf("bucket: limit %s: capacity %d is below 1", l.Name, l.Capacity)

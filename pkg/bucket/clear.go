@@ -22,7 +22,7 @@ func (b *Buckets) Clear(ctx context.Context, key string, limits ...Limit) error 
 // there is no such client: then its limits are full. Abandoned calls of other
 // clients that began before it give nothing back to limits of the same name.
 func (b *Buckets) ClearClient(ctx context.Context, key, client string, limits ...Limit) error {
-	if !clientKey.MatchString(client) {
+	if !validClientKey(client) {
 		return fmt.Errorf("bucket: client key %q must be 8 characters A-Z, 2-7", client)
 	}
 	return b.clear(ctx, key, client, limits)

@@ -30,6 +30,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
+	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -72,7 +73,12 @@ func New(cfg Config) *Handler {
 // Lambda adapts h to a Lambda handler for REST API proxy events with IAM
 // authorization.
 func Lambda(h *Handler) func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
-	return httpadapter.New(h).ProxyWithContext
+	adapter := httpadapter.New(h)
+	return func(ctx context.Context, e events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
+		// The adapter would take a '?' of the path for the query, and fail at a '%'.
+		e.Path = lambdahttp.Path(&e)
+		return adapter.ProxyWithContext(ctx, e)
+	}
 }
 
 // ServeHTTP answers a request. Without the gateway's context it is refused.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/internal/emails"
@@ -102,8 +103,8 @@ func clipList(names []string) string {
 // The shapes of anonymous callers' ids: fingerprint.Keyer.Network and
 // challenge.Pass.ID.
 var (
-	networkID = regexp.MustCompile(`^[a-z2-7]{16}$`)
-	passID    = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
+	networkID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z2-7]{16}$`) })
+	passID    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`) })
 )
 
 // identityNamed reads an identity as the log and /v1/limits name it. Pools, the
@@ -113,9 +114,9 @@ func identityNamed(identity string) (*target, *apiError) {
 	switch {
 	case kind == "user":
 		return userNamed("identity", id)
-	case kind == "net" && networkID.MatchString(id):
+	case kind == "net" && networkID().MatchString(id):
 		return &target{kind: limits.Network, id: id}, nil
-	case kind == "pass" && passID.MatchString(id):
+	case kind == "pass" && passID().MatchString(id):
 		return &target{kind: limits.Pass, id: id}, nil
 	}
 	return nil, refuse(invalidValue, "identity", "identity must be user#ID, net#KEY or pass#KEY, as the log and the person's own /v1/limits show it.")

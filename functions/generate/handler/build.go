@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
 	"github.com/tokenfuse/tokenfuse/internal/emails"
@@ -28,6 +30,7 @@ type Parts struct {
 	Pool     bucket.PoolOptions
 	Ledger   *ledger.Ledger // nil: spend events are only logged
 	Secret   func(context.Context, policy.Secret) (string, error)
+	AWS      aws.Config // region and credentials of Bedrock; not needed without it
 	Log      *slog.Logger
 	Metrics  *emf.Writer      // nil: none
 	Now      func() time.Time // nil: time.Now
@@ -49,7 +52,7 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 	}
 	cfg := Config{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Ledger: p.Ledger, Now: p.Now, Providers: map[string]provider.Provider{}}
 	for _, used := range p.Policy.UsedProviders() {
-		made, err := newProvider(ctx, used, p.Secret)
+		made, err := p.provider(ctx, used)
 		if err != nil {
 			return nil, fmt.Errorf("provider %s: %w", used.Name, err)
 		}
@@ -154,18 +157,4 @@ func (p Parts) challenge(ctx context.Context, cfg *Config) error {
 	}
 	cfg.Used = challenge.NewUsed(p.DynamoDB, p.Bucket.Table, p.Now)
 	return nil
-}
-
-func newProvider(ctx context.Context, p *policy.Provider, read func(context.Context, policy.Secret) (string, error)) (provider.Provider, error) {
-	if p.Kind != "openai" {
-		return nil, fmt.Errorf("kind %s cannot be called yet", p.Kind)
-	}
-	var key string
-	if p.APIKey != nil {
-		var err error
-		if key, err = read(ctx, *p.APIKey); err != nil {
-			return nil, err
-		}
-	}
-	return provider.NewOpenAI(provider.OpenAIConfig{BaseURL: p.BaseURL, APIKey: key})
 }

@@ -54,6 +54,14 @@ func (h *Handler) chat(w http.ResponseWriter, r *http.Request, e *entry) *apiErr
 		return apiErr
 	}
 	c := &call{capped: capped, identity: id, offer: o}
+	model := o.candidates[0].model
+	switch name := provider.Unsupported(model.Provider.Kind, c.request(model)); name {
+	case "":
+	case "messages":
+		return refuse(invalidValue, name, "The messages have no text.")
+	default:
+		return refuse(unsupportedParameter, name, "%s is not supported by %s.", name, o.feature.Name)
+	}
 	c.worst = o.worstCase(capped)
 	return h.admitAndCall(w, r, e, c)
 }

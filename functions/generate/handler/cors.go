@@ -5,9 +5,12 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"sync"
 )
 
-var headerNames = regexp.MustCompile(`^[A-Za-z0-9_-]+( *, *[A-Za-z0-9_-]+)*$`)
+var headerNames = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9_-]+( *, *[A-Za-z0-9_-]+)*$`)
+})
 
 // cors refuses pages of origins that are neither listed nor our own: a page may
 // post without asking first. A listed one may read the answer, errors included.
@@ -30,7 +33,7 @@ func (h *Handler) cors(w http.ResponseWriter, r *http.Request) *apiError {
 	}
 	if r.Method == http.MethodOptions {
 		header.Set("Access-Control-Allow-Methods", "GET, POST")
-		if asked := r.Header.Get("Access-Control-Request-Headers"); headerNames.MatchString(asked) {
+		if asked := r.Header.Get("Access-Control-Request-Headers"); headerNames().MatchString(asked) {
 			header.Set("Access-Control-Allow-Headers", asked)
 		}
 		header.Set("Access-Control-Max-Age", "7200")

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/tokenfuse/tokenfuse/local/engine"
+	"github.com/tokenfuse/tokenfuse/local/inbox"
+	"github.com/tokenfuse/tokenfuse/local/runtimeapi"
+	"github.com/tokenfuse/tokenfuse/local/upstream"
+)
+
+// deployed are the functions, hello first: goals are for the start as a multiple of
+// hello's, and for the megabytes of the package.
+var deployed = []struct {
+	name, source string
+	start, size  float64
+}{
+	{"hello", "./bench/hello", 0, 0},
+	{"generate", "./functions/generate", 2.5, 8},
+	{"clearlimit", "./functions/clearlimit", 2, 5},
+	{"spendalarm", "./functions/spendalarm", 2, 5},
+}
+
+// starts is how often each function is started, and warmUps how often before that,
+// so that files are in memory.
+const (
+	starts  = 31
+	warmUps = 2
+)
+
+// coldStart measures what a new process of each function takes to be ready for its
+// first event, and to answer it; and the size of what is deployed.
+func coldStart(ctx context.Context, l *lab) ([]table, error) {
+	dir, err := os.MkdirTemp("", "tokenfuse-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	here := table{
+		Title:   fmt.Sprintf("Cold start, median of %d in turn (generate answers a chat completion)", starts),
+		Columns: []column{{"ms to ready", 1}, {"x hello", 2}, {"ms to answer", 1}, {"x hello", 2}},
+	}
+	g, err := l.newGround(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer g.close()
+	for _, f := range deployed {
+		if err := build(ctx, filepath.Join(dir, f.name), f.source); err != nil {
+			return nil, err
+		}
+	}
+	ready, answer := map[string][]time.Duration{}, map[string][]time.Duration{}
+	for n := range warmUps + starts {
+		for _, f := range deployed {
+			r, a, err := g.start(ctx, f.name, n)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", f.name, err)
+			}
+			if n >= warmUps {
+				ready[f.name], answer[f.name] = append(ready[f.name], r), append(answer[f.name], a)
+			}
+		}
+	}
+	hello := []time.Duration{percentile(ready["hello"], 50), percentile(answer["hello"], 50)}
+	for _, f := range deployed {
+		r, a := percentile(ready[f.name], 50), percentile(answer[f.name], 50)
+		here.add(f.name, milliseconds(r), float64(r)/float64(hello[0]), milliseconds(a), float64(a)/float64(hello[1]))
+		if f.start > 0 {
+			here.expect(atMost, f.start, 1)
+		}
+	}
+	size, err := l.packages(ctx, dir)
+	return []table{here, size}, err
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
+
+// build builds a function as for deployment.
+func build(ctx context.Context, to, source string, env ...string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-tags", "lambda.norpc", "-o", to, source)
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", source, err, out)
+	}
+	return nil
+}
+
+// packages measures the zip files that are deployed, and fails if building anew gives
+// another one.
+func (l *lab) packages(ctx context.Context, dir string) (table, error) {
+	t := table{Title: "Package for linux/arm64, with tokenfuse.yaml", Columns: []column{{"program, MB", 2}, {"zipped, MB", 2}}}
+	for _, f := range deployed {
+		var zips [2][]byte
+		var program int64
+		for n := range zips {
+			to := filepath.Join(dir, fmt.Sprintf("%s-arm64-%d", f.name, n))
+			if err := build(ctx, to, f.source, "GOOS=linux", "GOARCH=arm64"); err != nil {
+				return t, err
+			}
+			info, err := os.Stat(to)
+			if err != nil {
+				return t, err
+			}
+			program = info.Size()
+			if zips[n], err = pack(to, l.config); err != nil {
+				return t, err
+			}
+		}
+		if !bytes.Equal(zips[0], zips[1]) {
+			return t, fmt.Errorf("two builds of %s differ", f.name)
+		}
+		t.add(f.name, float64(program)/1e6, float64(len(zips[0]))/1e6)
+		if f.size > 0 {
+			t.expect(atMost, f.size)
+		}
+	}
+	return t, nil
+}
+
+// pack makes the zip file of a function: no times, so that equal files make equal ones.
+func pack(program, config string) ([]byte, error) {
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, f := range []struct {
+		name, from string
+		mode       os.FileMode
+	}{{"bootstrap", program, 0o755}, {"tokenfuse.yaml", config, 0o644}} {
+		data, err := os.ReadFile(f.from)
+		if err != nil {
+			return nil, err
+		}
+		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate}
+		h.SetMode(f.mode)
+		w, err := z.CreateHeader(h)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(data); err != nil {
+			return nil, err
+		}
+	}
+	err := z.Close()
+	return b.Bytes(), err
+}
+
+// ground is what the functions find when they start: their code's folder, and AWS and
+// the model on this machine.
+type ground struct {
+	lab  *lab
+	dir  string
+	env  []string
+	stop []func()
+}
+
+func (l *lab) newGround(dir string) (*ground, error) {
+	model, pages := httptest.NewServer(upstream.New(upstream.Options{})), httptest.NewServer(inbox.New(time.Now))
+	g := &ground{lab: l, dir: dir, stop: []func(){model.Close, pages.Close}}
+	config, err := os.ReadFile(l.config)
+	if err != nil {
+		return nil, err
+	}
+	config = regexp.MustCompile(`base_url: *\S+`).ReplaceAll(config, []byte("base_url: "+model.URL+"/v1"))
+	g.env = []string{
+		"TOPIC_ARN=arn:aws:sns:us-east-1:123456789012:pages",
+		"AWS_ENDPOINT_URL_DYNAMODB=" + l.engine.URL, "AWS_ENDPOINT_URL_SNS=" + pages.URL, "AWS_ENDPOINT_URL_CLOUDWATCH=" + pages.URL,
+	}
+	for _, s := range l.policy.Secrets() {
+		if s.Env == "" {
+			return nil, errors.New("the configuration keeps a secret elsewhere than in the environment")
+		}
+		g.env = append(g.env, s.Env+"=a-secret-of-this-bench-alone")
+	}
+	return g, os.WriteFile(filepath.Join(dir, "tokenfuse.yaml"), config, 0o600)
+}
+
+func (g *ground) close() {
+	for _, stop := range g.stop {
+		stop()
+	}
+}
+
+// start starts a function on empty tables, lets it answer one event and ends it.
+func (g *ground) start(ctx context.Context, name string, n int) (ready, answer time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	limits, spend := fmt.Sprintf("start-%s-%d", name, n), fmt.Sprintf("start-spend-%s-%d", name, n)
+	db := engine.Client(g.lab.engine.URL)
+	if err := errors.Join(engine.CreateLimitsTable(ctx, db, limits), engine.CreateSpendTable(ctx, db, spend)); err != nil {
+		return 0, 0, err
+	}
+	f, err := runtimeapi.Start(ctx, filepath.Join(g.dir, name), g.dir, append(g.env, "LIMITS_TABLE="+limits, "SPEND_TABLE="+spend)...)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	select {
+	case <-f.Ready():
+		ready = time.Since(f.Started)
+	case <-f.Exited():
+		return 0, 0, errors.New(f.Log())
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	}
+	a, err := f.Invoke(firstEvent(name), time.Minute).Answer(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	body, err := io.ReadAll(a.Body)
+	answer = time.Since(f.Started)
+	if err == nil && (a.Error != nil || !bytes.Contains(body, []byte(`"statusCode":200`)) && name != "spendalarm") {
+		err = fmt.Errorf("%v: %s", a.Error, body)
+	}
+	return ready, answer, err
+}
+
+// firstEvent is the event that a function is there for.
+func firstEvent(name string) []byte {
+	header := map[string][]string{"Content-Type": {"application/json"}, "User-Agent": {"bench"}}
+	e := events.APIGatewayProxyRequest{HTTPMethod: "POST", Path: "/v1/chat/completions", MultiValueHeaders: header,
+		Body: `{"model":"docqa","stream":true,"messages":[{"role":"user","content":"What does the contract say about the notice period?"}]}`}
+	e.RequestContext.Identity.SourceIP = "203.0.113.7"
+	switch name {
+	case "clearlimit":
+		e.HTTPMethod, e.Path, e.Body = "GET", "/admin/fuse", ""
+		e.RequestContext.Identity.UserArn = "arn:aws:iam::123456789012:user/support"
+	case "spendalarm":
+		return []byte(`{"source":"aws.scheduler","detail-type":"Scheduled Event"}`)
+	}
+	event, err := json.Marshal(e)
+	if err != nil {
+		panic(err)
+	}
+	return event
+}

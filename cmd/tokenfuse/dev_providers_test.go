@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/provider"
+)
+
+// A provider whose key is not set is the built-in model, whatever its kind; its
+// models can be called as they were.
+func TestReplacedProvidersAnswer(t *testing.T) {
+	t.Setenv("DEV_TEST_SET", "key")
+	p := &policy.Policy{Providers: map[string]*policy.Provider{
+		"claude": {Name: "claude", Kind: "anthropic", APIKey: &policy.Secret{Env: "DEV_TEST_UNSET"}},
+		"theirs": {Name: "theirs", Kind: "anthropic", APIKey: &policy.Secret{Env: "DEV_TEST_SET"}},
+		"aws":    {Name: "aws", Kind: "bedrock"},
+	}}
+	p.Models = map[string]*policy.Model{"m": {Name: "m", ID: "claude-haiku-5-5", Provider: p.Providers["claude"]}}
+	var out bytes.Buffer
+	model, err := new(devCommand).replaceProviders(p, streams{out: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer model.stop()
+
+	for _, line := range []string{
+		"claude: built-in, since DEV_TEST_UNSET is not set", "theirs: anthropic", "aws: bedrock",
+	} {
+		if !strings.Contains(out.String(), line+"\n") {
+			t.Errorf("%q does not say %q", out.String(), line)
+		}
+	}
+	if kind := p.Providers["theirs"].Kind + p.Providers["aws"].Kind; kind != "anthropicbedrock" {
+		t.Errorf("the others have become %s", kind)
+	}
+	m := p.Models["m"]
+	made, err := provider.NewOpenAI(provider.OpenAIConfig{BaseURL: m.Provider.BaseURL, HTTPClient: http.DefaultClient})
+	if err != nil || m.Provider.Kind != "openai" {
+		t.Fatalf("%s: %v", m.Provider.Kind, err)
+	}
+	a, err := made.Call(t.Context(), provider.Request{
+		Model: m.ID, Messages: []provider.Message{{Role: "user", Content: "hi [[fail:nousage]]"}}, MaxOutputTokens: 5, MaxTokensField: m.MaxTokensField})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if part, err := a.Next(); err != nil && err != io.EOF || part.FinishReason == "" {
+		t.Errorf("answered %+v, %v", part, err)
+	}
+}

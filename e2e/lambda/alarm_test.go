@@ -1,0 +1,93 @@
+package lambda
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/tokenfuse/tokenfuse/local/runtimeapi"
+)
+
+// scheduled is what EventBridge Scheduler sends.
+const scheduled = `{"version":"0","id":"53dc4d37-cffa-4f76-80c9-8b7d4a4d2eaa","detail-type":"Scheduled Event","source":"aws.scheduler",` +
+	`"account":"123456789012","time":"2026-11-30T12:00:00Z","region":"us-east-1","resources":["arn:aws:scheduler:us-east-1:123456789012:schedule/default/alarm"],"detail":"{}"}`
+
+// tick runs spendalarm once.
+func tick(t *testing.T, f *runtimeapi.Function) (result map[string]any, failure *runtimeapi.FunctionError) {
+	t.Helper()
+	i := f.Invoke([]byte(scheduled), timeout)
+	answer, err := i.Answer(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-i.Done()
+	if answer.Error == nil {
+		if err := json.Unmarshal(raw, &result); err != nil {
+			t.Fatalf("%v: %s", err, raw)
+		}
+	}
+	return result, answer.Error
+}
+
+// What was spent through one function is paged by another, and the first obeys the fuse
+// that it sets.
+func TestAlarm(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	alarm := g.warm("spendalarm", "TOKENFUSE_ENDPOINT=https://abc.example.com/prod")
+	if r, err := tick(t, alarm); err != nil || r["state"] != "normal" || r["fuse"] != "closed" {
+		t.Errorf("before anything is spent: %v, %v", r, err)
+	}
+	if sent := g.inbox.Messages(); len(sent) != 0 {
+		t.Errorf("paged: %v", sent)
+	}
+	generate := g.warm("generate")
+	if a := whole(t, g.ask(generate, g.token("ann"), chat("ask", question, true), timeout)); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	r, failure := tick(t, alarm)
+	if failure != nil || r["state"] != "alarm" || r["paged"] != "opened" || r["fuse"] != "anonymous_off" || r["calls"] != 1.0 {
+		t.Errorf("%v, %v", r, failure)
+	}
+	sent := g.inbox.Messages()
+	if len(sent) != 1 || !strings.HasPrefix(sent[0].Subject, "tokenfuse ALARM") ||
+		!strings.Contains(sent[0].Message, "user#ann") || !strings.Contains(sent[0].Message, "https://abc.example.com/prod") {
+		t.Fatalf("%v", sent)
+	}
+	if again, err := tick(t, alarm); err != nil || again["paged"] != nil || len(g.inbox.Messages()) != 1 {
+		t.Errorf("paged again: %v, %v", again, err)
+	}
+	whole(t, g.ask(g.warm("generate"), "", chat("ask", question, false), timeout)).refused(t, 503, "fuse_open")
+	names := map[string]bool{}
+	for _, m := range g.inbox.Metrics() {
+		names[m.Name] = true
+	}
+	for _, want := range []string{"TrailingHourDollars", "AlarmLevel", "PoolUsedPercent"} {
+		if !names[want] {
+			t.Errorf("no metric %s: %v", want, names)
+		}
+	}
+	logged(t, alarm)
+}
+
+// A page that does not go out fails the invocation, which is what fires the alarm on
+// the function's own errors; the next run pages.
+func TestAlarmCannotPage(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	if a := whole(t, g.ask(g.warm("generate"), g.token("ann"), chat("ask", question, false), timeout)); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	dead := g.warm("spendalarm", "AWS_ENDPOINT_URL_SNS=http://127.0.0.1:1")
+	if r, failure := tick(t, dead); failure == nil || !strings.Contains(failure.Message, "SNS") {
+		t.Errorf("%v, %v", r, failure)
+	}
+	if r, failure := tick(t, g.warm("spendalarm")); failure != nil || r["paged"] != "opened" || len(g.inbox.Messages()) != 1 {
+		t.Errorf("%v, %v; %d pages", r, failure, len(g.inbox.Messages()))
+	}
+}

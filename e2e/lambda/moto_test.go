@@ -1,0 +1,138 @@
+//go:build moto
+
+package lambda
+
+import (
+	"bufio"
+	"encoding/json"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
+)
+
+// startMoto starts services of AWS as others wrote them.
+func startMoto(t *testing.T) aws.Config {
+	t.Helper()
+	server, err := exec.LookPath("moto_server")
+	if err != nil {
+		t.Fatalf("these tests need moto (pip install 'moto[server]'): %v", err)
+	}
+	// The shell ends the server when its standard input closes, which it does however
+	// this process ends.
+	cmd := exec.Command("sh", "-c", `"$0" -H 127.0.0.1 -p 0 & read -r _; kill $!; wait`, server)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	serving, drained := make(chan string, 1), make(chan struct{})
+	go func() {
+		defer close(drained)
+		address := regexp.MustCompile(`Running on (http://127\.0\.0\.1:\d+)`)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			if found := address.FindSubmatch(lines.Bytes()); found != nil {
+				serving <- string(found[1])
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		<-drained
+		_ = cmd.Wait()
+	})
+	select {
+	case url := <-serving:
+		return aws.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("AKIALOCAL", "local", "")}
+	case <-within(t).Done():
+		t.Fatal("moto_server does not serve")
+		panic("unreachable")
+	}
+}
+
+// A page that the program publishes arrives where somebody has subscribed.
+func TestPageArrives(t *testing.T) {
+	t.Parallel()
+	cfg := startMoto(t)
+	topics, queues := sns.NewFromConfig(cfg), sqs.NewFromConfig(cfg)
+	topic, err := topics.CreateTopic(t.Context(), &sns.CreateTopicInput{Name: aws.String("pages")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	queue, err := queues.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("pager")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := queues.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: queue.QueueUrl,
+		AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := topics.Subscribe(t.Context(), &sns.SubscribeInput{TopicArn: topic.TopicArn, Protocol: aws.String("sqs"),
+		Endpoint: aws.String(made.Attributes["QueueArn"])}); err != nil {
+		t.Fatal(err)
+	}
+
+	g := newRig(t)
+	if a := whole(t, g.ask(g.warm("generate"), g.token("ann"), chat("ask", question, false), timeout)); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	r, failure := tick(t, g.warm("spendalarm", "AWS_ENDPOINT_URL_SNS="+*cfg.BaseEndpoint, "TOPIC_ARN="+*topic.TopicArn))
+	if failure != nil || r["paged"] != "opened" {
+		t.Fatalf("%v, %v", r, failure)
+	}
+	got, err := queues.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: queue.QueueUrl, WaitTimeSeconds: 10})
+	if err != nil || len(got.Messages) != 1 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	var page struct{ TopicArn, Subject, Message string }
+	if err := json.Unmarshal([]byte(*got.Messages[0].Body), &page); err != nil {
+		t.Fatal(err)
+	}
+	if page.TopicArn != *topic.TopicArn || !strings.HasPrefix(page.Subject, "tokenfuse ALARM") || !strings.Contains(page.Message, "user#ann") {
+		t.Errorf("%+v", page)
+	}
+}
+
+// Secrets are read where the configuration says.
+func TestSecretsOfMoto(t *testing.T) {
+	t.Parallel()
+	cfg := startMoto(t)
+	if _, err := ssm.NewFromConfig(cfg).PutParameter(t.Context(), &ssm.PutParameterInput{Name: aws.String("/app/model-key"),
+		Value: aws.String(modelKey), Type: ssmtypes.ParameterTypeSecureString}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := secretsmanager.NewFromConfig(cfg).CreateSecret(t.Context(), &secretsmanager.CreateSecretInput{Name: aws.String("app/fingerprint"),
+		SecretString: aws.String(fingerprintSecret)}); err != nil {
+		t.Fatal(err)
+	}
+	g := newRig(t, func(g *rig) {
+		g.edit = func(yaml string) string {
+			return strings.NewReplacer("{env: MODEL_KEY}", "{ssm: /app/model-key}", "{env: FINGERPRINT_SECRET}", "{secret: app/fingerprint}").Replace(yaml)
+		}
+	})
+	g.env = append(g.env, "AWS_ENDPOINT_URL_SSM="+*cfg.BaseEndpoint, "AWS_ENDPOINT_URL_SECRETS_MANAGER="+*cfg.BaseEndpoint)
+	for range 2 { // two instances tell callers apart by the same secret
+		if a := whole(t, g.ask(g.warm("generate"), "", chat("ask", question, false), timeout)); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if top := g.spent().Top; len(top) != 1 || top[0].Calls != 2 {
+		t.Errorf("%+v", top)
+	}
+}

@@ -1,0 +1,136 @@
+package lambda
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A function that cannot start ends at once with exit code 1 and one line in its log,
+// which says all that is wrong. It posts nothing: Lambda reports the end of the process
+// (Runtime.ExitError) beside that line.
+func TestCannotStart(t *testing.T) {
+	t.Parallel()
+	all := []string{"generate", "clearlimit", "spendalarm"}
+	wrong := func(yaml string) string {
+		yaml = strings.Replace(yaml, "max_in_flight: 4", "max_in_flght: 4", 1)    // on line 8
+		yaml = strings.Replace(yaml, "pools: {anonymous:", "pools: {mystery:", 1) // which line 8 draws on
+		return yaml + "more: 1\n"
+	}
+	keptIn := func(where string) func(string) string {
+		return func(yaml string) string { return strings.Replace(yaml, "{env: FINGERPRINT_SECRET}", where, 1) }
+	}
+	for name, test := range map[string]struct {
+		functions []string
+		edit      func(yaml string) string
+		unset     []string
+		env       []string
+		remove    bool // the configuration
+		says      []string
+	}{
+		"every mistake of the configuration": {functions: all, edit: wrong,
+			says: []string{"line 8: tiers.anonymous.max_in_flght: unknown key", "line 8: tiers.anonymous.pool: unknown pool", "line 17: more: unknown key"}},
+		"no configuration":           {functions: all, remove: true, says: []string{"tokenfuse.yaml", "no such file"}},
+		"another configuration":      {functions: all, env: []string{"TOKENFUSE_CONFIG=other.yaml"}, says: []string{"other.yaml"}},
+		"no table of limits":         {functions: all, unset: []string{"LIMITS_TABLE"}, says: []string{"LIMITS_TABLE is not set: it names the table"}},
+		"no table of events":         {functions: []string{"generate", "spendalarm"}, unset: []string{"SPEND_TABLE"}, says: []string{"SPEND_TABLE is not set"}},
+		"no topic":                   {functions: []string{"spendalarm"}, unset: []string{"TOPIC_ARN"}, says: []string{"TOPIC_ARN is not set"}},
+		"all that is missing":        {functions: []string{"spendalarm"}, unset: []string{"LIMITS_TABLE", "SPEND_TABLE", "TOPIC_ARN"}, remove: true, says: []string{"LIMITS_TABLE", "SPEND_TABLE", "TOPIC_ARN", "tokenfuse.yaml"}},
+		"no key of the model":        {functions: []string{"generate"}, unset: []string{"MODEL_KEY"}, says: []string{"provider main", "MODEL_KEY is not set"}},
+		"no secret of fingerprints":  {functions: []string{"generate", "clearlimit"}, unset: []string{"FINGERPRINT_SECRET"}, says: []string{"fingerprint", "FINGERPRINT_SECRET is not set"}},
+		"a secret that is too short": {functions: []string{"generate"}, env: []string{"FINGERPRINT_SECRET=" + fingerprintSecret[:8]}, says: []string{"secret must have at least"}},
+		"no such SSM parameter":      {functions: []string{"generate", "clearlimit"}, edit: keptIn("{ssm: /app/absent}"), says: []string{"fingerprint", "/app/absent", "ParameterNotFound"}},
+		"no SSM at all": {functions: []string{"generate", "clearlimit"}, edit: keptIn("{ssm: /app/fingerprint}"), env: []string{"AWS_ENDPOINT_URL_SSM=http://127.0.0.1:1"},
+			says: []string{"fingerprint", "/app/fingerprint", "connection refused"}},
+		"no such managed secret": {functions: []string{"generate", "clearlimit"}, edit: keptIn("{secret: app/absent}"), says: []string{"fingerprint", "app/absent", "ResourceNotFoundException"}},
+	} {
+		for _, function := range test.functions {
+			t.Run(name+"/"+function, func(t *testing.T) {
+				t.Parallel()
+				g := newRig(t, func(g *rig) { g.edit = test.edit })
+				g.setSecrets(map[string]string{})
+				g.env = append(g.env, test.env...)
+				for _, name := range test.unset {
+					g.env = append(g.env, name+"=")
+				}
+				if test.remove {
+					if err := os.Remove(filepath.Join(g.dir, "tokenfuse.yaml")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				f := g.start(function)
+				select {
+				case <-f.Exited():
+				case <-within(t).Done():
+					t.Fatal("it neither ends nor says why")
+				}
+				if code := f.State().ExitCode(); code != 1 {
+					t.Errorf("%v", f.State())
+				}
+				lines := logged(t, f)
+				if len(lines) != 1 || lines[0]["msg"] != "the function cannot start" || lines[0]["level"] != "ERROR" {
+					t.Fatalf("the log: %v", lines)
+				}
+				said, _ := lines[0]["error"].(string)
+				for _, want := range test.says {
+					if !strings.Contains(said, want) {
+						t.Errorf("it says %q, and nothing of %q", said, want)
+					}
+				}
+				if f.InitError() != nil {
+					t.Errorf("it posted %v", f.InitError())
+				}
+				if strings.Contains(f.Log(), fingerprintSecret[:8]) {
+					t.Error("the log shows a part of a secret")
+				}
+			})
+		}
+	}
+}
+
+// setSecrets makes SSM and Secrets Manager hold these and no others.
+func (g *rig) setSecrets(held map[string]string) {
+	url := g.serve(secretStore(held))
+	g.env = append(g.env, "AWS_ENDPOINT_URL_SSM="+url, "AWS_ENDPOINT_URL_SECRETS_MANAGER="+url)
+}
+
+// secretStore answers as SSM and Secrets Manager do.
+type secretStore map[string]string
+
+func (s secretStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Name, SecretId string
+		WithDecryption bool
+	}
+	decodeBody(r, &in)
+	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+	value, ok := s[in.Name+in.SecretId]
+	switch target := r.Header.Get("X-Amz-Target"); {
+	case target == "AmazonSSM.GetParameter" && ok && in.WithDecryption:
+		writeJSON(w, http.StatusOK, map[string]any{"Parameter": map[string]string{"Value": value}})
+	case target == "AmazonSSM.GetParameter":
+		writeJSON(w, http.StatusBadRequest, map[string]string{"__type": "ParameterNotFound"})
+	case target == "secretsmanager.GetSecretValue" && ok:
+		writeJSON(w, http.StatusOK, map[string]string{"SecretString": value})
+	default:
+		writeJSON(w, http.StatusBadRequest, map[string]string{"__type": "ResourceNotFoundException"})
+	}
+}
+
+// Secrets that AWS keeps are read at the start.
+func TestSecretsOfAWS(t *testing.T) {
+	t.Parallel()
+	for _, where := range []string{"{ssm: app/fingerprint}", "{secret: app/fingerprint}"} {
+		g := newRig(t, func(g *rig) {
+			g.edit = func(yaml string) string { return strings.Replace(yaml, "{env: FINGERPRINT_SECRET}", where, 1) }
+		})
+		g.setSecrets(map[string]string{"app/fingerprint": fingerprintSecret})
+		if a := whole(t, g.ask(g.warm("generate"), "", chat("ask", question, false), time.Minute)); a.status != 200 {
+			t.Errorf("%s: %d %s", where, a.status, a.body)
+		}
+		g.warm("clearlimit")
+	}
+}

@@ -1,0 +1,31 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/provider"
+)
+
+// provider makes what calls the models of one provider. Bedrock has no key: calls
+// are signed as the function's own.
+func (p Parts) provider(ctx context.Context, from *policy.Provider) (provider.Provider, error) {
+	var key string
+	if from.APIKey != nil {
+		var err error
+		if key, err = p.Secret(ctx, *from.APIKey); err != nil {
+			return nil, err
+		}
+	}
+	switch from.Kind {
+	case "openai":
+		return provider.NewOpenAI(provider.OpenAIConfig{BaseURL: from.BaseURL, APIKey: key})
+	case "anthropic":
+		return provider.NewAnthropic(provider.AnthropicConfig{BaseURL: from.BaseURL, APIKey: key})
+	case "bedrock":
+		return provider.NewBedrock(provider.BedrockConfig{
+			Region: p.AWS.Region, Credentials: p.AWS.Credentials, BaseURL: from.BaseURL})
+	}
+	return nil, fmt.Errorf("unknown kind %s", from.Kind)
+}

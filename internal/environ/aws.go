@@ -1,0 +1,36 @@
+package environ
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+)
+
+// AWS is what the SDK's clients need, as Lambda sets it in the environment: the region
+// and the keys of the function's role. AWS_ENDPOINT_URL_SERVICE is another address of a
+// service.
+//
+// The SDK's own package config also knows files, profiles and sign-ins, which a
+// function has not; the clients that these need are a good part of its start.
+func AWS() aws.Config {
+	return aws.Config{
+		Region: os.Getenv("AWS_REGION"),
+		Credentials: credentials.NewStaticCredentialsProvider(
+			os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY"), os.Getenv("AWS_SESSION_TOKEN")),
+		ConfigSources:               []any{endpoints{}},
+		RequestMinCompressSizeBytes: 10 << 10, // as config sets it
+	}
+}
+
+// endpoints tells the clients of other addresses.
+type endpoints struct{}
+
+// GetServiceBaseEndpoint is what a client asks, by the name that the SDK gives to its
+// service.
+func (endpoints) GetServiceBaseEndpoint(_ context.Context, service string) (url string, found bool, err error) {
+	url = os.Getenv("AWS_ENDPOINT_URL_" + strings.ToUpper(strings.ReplaceAll(service, " ", "_")))
+	return url, url != "", nil
+}

@@ -1,0 +1,70 @@
+package environ
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+)
+
+// Each client signs as the function's role, in its region, and asks the address that
+// the environment names.
+func TestAWS(t *testing.T) {
+	t.Setenv("AWS_REGION", "eu-central-1")
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	t.Setenv("AWS_SESSION_TOKEN", "session")
+	var asked *http.Request
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r
+		w.WriteHeader(http.StatusBadRequest)
+	}))
+	t.Cleanup(server.Close)
+	ctx := t.Context()
+	for service, ask := range map[string]func(){
+		"DYNAMODB":        func() { _, _ = dynamodb.NewFromConfig(AWS()).ListTables(ctx, nil) },
+		"SNS":             func() { _, _ = sns.NewFromConfig(AWS()).ListTopics(ctx, nil) },
+		"CLOUDWATCH":      func() { _, _ = cloudwatch.NewFromConfig(AWS()).ListMetrics(ctx, nil) },
+		"SSM":             func() { _, _ = ssm.NewFromConfig(AWS()).DescribeParameters(ctx, nil) },
+		"SECRETS_MANAGER": func() { _, _ = secretsmanager.NewFromConfig(AWS()).ListSecrets(ctx, nil) },
+	} {
+		t.Run(service, func(t *testing.T) {
+			t.Setenv("AWS_ENDPOINT_URL_"+service, server.URL)
+			asked = nil
+			ask()
+			if asked == nil {
+				t.Fatal("another address was asked")
+			}
+			signed := asked.Header.Get("Authorization")
+			if !strings.Contains(signed, "Credential=AKIATEST/") || !strings.Contains(signed, "/eu-central-1/") || asked.Header.Get("X-Amz-Security-Token") != "session" {
+				t.Errorf("signed %q with token %q", signed, asked.Header.Get("X-Amz-Security-Token"))
+			}
+		})
+	}
+}
+
+// Without another address it is the service's own.
+func TestAWSOwnAddress(t *testing.T) {
+	t.Setenv("AWS_REGION", "eu-central-1")
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	var host string
+	cfg := AWS()
+	cfg.HTTPClient = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		host = r.URL.Host
+		return &http.Response{StatusCode: http.StatusBadRequest, Body: http.NoBody}, nil
+	})}
+	if _, _ = dynamodb.NewFromConfig(cfg).ListTables(t.Context(), nil); host != "dynamodb.eu-central-1.amazonaws.com" {
+		t.Errorf("%q was asked", host)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

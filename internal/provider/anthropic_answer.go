@@ -1,0 +1,187 @@
+package provider
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+)
+
+// claudeReasons are Anthropic's and Bedrock's stop reasons in OpenAI's words. Any
+// other word is passed on as it is: to call an answer complete, cut or filtered
+// without knowing would be worse.
+var claudeReasons = map[string]string{
+	"end_turn":                      "stop",
+	"stop_sequence":                 "stop",
+	"max_tokens":                    "length",
+	"model_context_window_exceeded": "length",
+	"refusal":                       "content_filter",
+	"content_filtered":              "content_filter",
+	"guardrail_intervened":          "content_filter",
+}
+
+// finishReason translates a stop reason, "" if there is none yet.
+func finishReason(stopReason string) (string, error) {
+	if known := claudeReasons[stopReason]; known != "" {
+		return known, nil
+	}
+	if stopReason != "" && !isReason(stopReason) {
+		return "", errMalformed
+	}
+	return stopReason, nil
+}
+
+// claudeMessage is a message, whole or as a stream begins with it.
+type claudeMessage struct {
+	Type       string        `json:"type"`
+	Content    []claudeBlock `json:"content"`
+	StopReason string        `json:"stop_reason"`
+	Usage      claudeUsage   `json:"usage"`
+}
+
+// claudeBlock is a piece of content, or of a stream's. Only text is shown: thinking
+// is not part of the answer.
+type claudeBlock struct {
+	Type string `json:"type"` // text, or text_delta
+	Text string `json:"text"`
+}
+
+// parseClaudeMessage reads a buffered answer.
+func parseClaudeMessage(body []byte) (Part, error) {
+	var m claudeMessage
+	if json.Unmarshal(body, &m) != nil {
+		return Part{}, errMalformed
+	}
+	switch m.Type {
+	case "message":
+	case "error":
+		return Part{}, errorInstead(errorCode(body))
+	default:
+		return Part{}, errMalformed
+	}
+	var text strings.Builder
+	for _, b := range m.Content {
+		if b.Type == "text" {
+			text.WriteString(b.Text)
+		}
+	}
+	reason, err := finishReason(m.StopReason)
+	if err != nil {
+		return Part{}, err
+	}
+	if reason == "" {
+		return Part{}, errUnfinished
+	}
+	return Part{Content: text.String(), FinishReason: reason, Usage: m.Usage.parse(text.Len() > 0)}, nil
+}
+
+// claudeEvents are the events of a stream: message_start, content blocks,
+// message_delta with the stop reason, message_stop. Only the last is an end.
+type claudeEvents struct {
+	events *eventReader
+	text   bool // some content was seen
+	usage  claudeUsage
+}
+
+func (c *claudeEvents) complete() bool { return false }
+
+func (c *claudeEvents) next() (p Part, end bool, err error) {
+	data, err := c.events.next()
+	if err != nil {
+		return Part{}, false, err
+	}
+	return c.read(data)
+}
+
+// read takes in one event. Types that are not known are passed over, as the API
+// asks of its clients.
+func (c *claudeEvents) read(data []byte) (p Part, end bool, err error) {
+	var e struct {
+		Type         string        `json:"type"`
+		Message      claudeMessage `json:"message"`       // message_start
+		ContentBlock claudeBlock   `json:"content_block"` // content_block_start
+		Delta        struct {
+			claudeBlock
+			StopReason string `json:"stop_reason"` // message_delta
+		} `json:"delta"`
+		Usage *claudeUsage `json:"usage"` // message_delta
+	}
+	if json.Unmarshal(data, &e) != nil {
+		return Part{}, false, errMalformed
+	}
+	switch e.Type {
+	case "":
+		return Part{}, false, errMalformed
+	case "error":
+		return Part{}, false, errorInstead(errorCode(data))
+	case "message_start":
+		c.usage = e.Message.Usage
+	case "content_block_start":
+		if e.ContentBlock.Type == "text" {
+			p.Content = e.ContentBlock.Text
+		}
+	case "content_block_delta":
+		if e.Delta.Type == "text_delta" {
+			p.Content = e.Delta.Text
+		}
+	case "message_delta":
+		if p.FinishReason, err = finishReason(e.Delta.StopReason); err != nil {
+			return Part{}, false, err
+		}
+		if e.Usage != nil {
+			c.usage.add(*e.Usage)
+			p.Usage = c.usage.parse(c.text)
+		}
+	case "message_stop":
+		return Part{}, true, nil
+	}
+	c.text = c.text || p.Content != ""
+	return p, false, nil
+}
+
+// claudeUsage is usage as Anthropic counts it: input beside what was read from and
+// written to a cache, thinking within output.
+type claudeUsage struct {
+	Input      int64 `json:"input_tokens"`
+	CacheRead  int64 `json:"cache_read_input_tokens"`
+	CacheWrite int64 `json:"cache_creation_input_tokens"`
+	Output     int64 `json:"output_tokens"`
+	Details    struct {
+		Thinking int64 `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
+}
+
+// add takes in what message_delta says. Counts are cumulative: those of the output
+// replace message_start's, which were made before there was any. Those of the input
+// are left out by some servers in one of the two.
+func (u *claudeUsage) add(later claudeUsage) {
+	u.Input = grown(u.Input, later.Input)
+	u.CacheRead = grown(u.CacheRead, later.CacheRead)
+	u.CacheWrite = grown(u.CacheWrite, later.CacheWrite)
+	u.Output, u.Details = later.Output, later.Details
+}
+
+// grown is the larger of two counts, or negative if one is.
+func grown(a, b int64) int64 {
+	if a < 0 || b < 0 {
+		return -1
+	}
+	return max(a, b)
+}
+
+// parse gives the usage of an answer with or without text, or nil if there is none
+// that can be true.
+func (u claudeUsage) parse(text bool) *price.Usage {
+	for _, n := range [...]int64{u.Input, u.CacheRead, u.CacheWrite} {
+		if n < 0 || n > 1<<40 { // so that the sum is one
+			return nil
+		}
+	}
+	return plausible(price.Usage{
+		Input:       u.Input + u.CacheRead + u.CacheWrite,
+		CachedInput: u.CacheRead,
+		CacheWrite:  u.CacheWrite,
+		Output:      u.Output,
+		Reasoning:   u.Details.Thinking,
+	}, text)
+}

@@ -1,0 +1,481 @@
+package provider
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/anthropics/anthropic-sdk-go/v2"
+	"github.com/anthropics/anthropic-sdk-go/v2/option"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+)
+
+const (
+	claudeUsageJSON = `{"input_tokens":9,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"cache_creation":` +
+		`{"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":0},"output_tokens":5,"output_tokens_details":{"thinking_tokens":0},` +
+		`"service_tier":"standard","inference_geo":"global","speed":"standard"}`
+	claudeWhole = `{"id":"msg_1","type":"message","role":"assistant","model":"m-1","content":[{"type":"text","text":"ANSWER"}],` +
+		`"stop_reason":"end_turn","stop_sequence":null,"usage":` + claudeUsageJSON + `}`
+)
+
+// claudeEvent is an event with its name, as the API sends it.
+func claudeEvent(data string) string {
+	var e struct{ Type string }
+	if err := json.Unmarshal([]byte(data), &e); err != nil {
+		panic(err)
+	}
+	return "event: " + e.Type + "\ndata: " + data + "\n\n"
+}
+
+var claudeStream = []string{
+	claudeEvent(`{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m-1","content":[],` +
+		`"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":9,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":1}}}`),
+	claudeEvent(`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`),
+	claudeEvent(`{"type":"ping"}`),
+	claudeEvent(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"ANS"}}`),
+	claudeEvent(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"WER"}}`),
+	claudeEvent(`{"type":"content_block_stop","index":0}`),
+	claudeEvent(`{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":5}}`),
+	claudeEvent(`{"type":"message_stop"}`),
+}
+
+const overloaded = `{"type":"error","error":{"type":"overloaded_error","message":"PROMPT"},"request_id":"req_1"}`
+
+var anthropicDialect = dialect{
+	name: "anthropic",
+	make: func(t *testing.T, url string, client *http.Client) Provider {
+		return newAnthropic(t, AnthropicConfig{BaseURL: url, APIKey: testKey, HTTPClient: client})
+	},
+	judge:       judgeAnthropic,
+	wholeType:   "application/json",
+	whole:       claudeWhole,
+	streamType:  "text/event-stream",
+	events:      claudeStream,
+	complete:    8,
+	failing:     claudeEvent(overloaded),
+	failingText: "provider broken (status 200): error instead of an answer, code overloaded_error",
+	refusal:     overloaded,
+	refusedAs:   "provider refused (status 529): code overloaded_error",
+}
+
+func newAnthropic(t *testing.T, cfg AnthropicConfig) *Anthropic {
+	t.Helper()
+	a, err := NewAnthropic(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.HTTPClient == nil {
+		t.Cleanup(a.client.CloseIdleConnections)
+	}
+	return a
+}
+
+// claudeRequest is all that a request may hold here.
+type claudeRequest struct {
+	Model         string          `json:"model"`
+	MaxTokens     int             `json:"max_tokens"`
+	System        []anthropicText `json:"system"`
+	Messages      []claudeTurn    `json:"messages"`
+	StopSequences []string        `json:"stop_sequences"`
+	Stream        bool            `json:"stream"`
+}
+
+type claudeTurn struct {
+	Role    string          `json:"role"`
+	Content []anthropicText `json:"content"`
+}
+
+// judgeAnthropic has the rules of the Messages API: what it demands and what it
+// refuses.
+func judgeAnthropic(t *testing.T, r *http.Request, body []byte) {
+	if err := claudeWrong(r, body); err != nil {
+		t.Errorf("%v: %s", err, body)
+	}
+}
+
+func claudeWrong(r *http.Request, body []byte) error {
+	key := r.Header.Get("X-Api-Key")
+	if key == "" {
+		key = strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	}
+	switch {
+	case r.Method != http.MethodPost || r.URL.Path != "/v1/messages":
+		return fmt.Errorf("%s %s", r.Method, r.URL)
+	case key != testKey:
+		return fmt.Errorf("key %q", key)
+	case r.Header.Get("Anthropic-Version") != "2026-10-21":
+		return fmt.Errorf("version %q", r.Header.Get("Anthropic-Version"))
+	case r.Header.Get("Content-Type") != "application/json":
+		return fmt.Errorf("content type %q", r.Header.Get("Content-Type"))
+	}
+	var req claudeRequest
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields() // "Extra inputs are not permitted"
+	if err := dec.Decode(&req); err != nil {
+		return err
+	}
+	switch {
+	case req.Model == "":
+		return errors.New("no model")
+	case req.MaxTokens < 1:
+		return errors.New("no max_tokens")
+	case len(req.Messages) == 0:
+		return errors.New("no messages")
+	case req.Messages[0].Role != "user":
+		return errors.New("the user does not begin")
+	}
+	blocks := req.System
+	for _, m := range req.Messages {
+		if m.Role != "user" && m.Role != "assistant" || len(m.Content) == 0 {
+			return fmt.Errorf("message of %q with %d blocks", m.Role, len(m.Content))
+		}
+		blocks = append(blocks, m.Content...)
+	}
+	for _, b := range blocks {
+		if b.Type != "text" || strings.TrimSpace(b.Text) == "" {
+			return fmt.Errorf("block %+v", b)
+		}
+	}
+	return nil
+}
+
+// The server of these tests speaks the true protocol: Anthropic's own client reads
+// it, and its requests pass the judge.
+func TestServerSpeaksAsAnthropicDoes(t *testing.T) {
+	d := anthropicDialect
+	params := anthropic.MessageNewParams{
+		Model: "m-1", MaxTokens: 100,
+		System:        []anthropic.TextBlockParam{{Text: "Be brief."}},
+		StopSequences: []string{"END"},
+		Messages:      []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(testPrompt))},
+	}
+	official := func(t *testing.T, stream bool, body string) anthropic.Client {
+		url, _ := d.serve(t, d.answer(stream, body))
+		return anthropic.NewClient(option.WithoutEnvironmentDefaults(), option.WithBaseURL(url), option.WithAPIKey(testKey), option.WithMaxRetries(0))
+	}
+	same := func(t *testing.T, m anthropic.Message) {
+		t.Helper()
+		if len(m.Content) != 1 || m.Content[0].Text != testAnswer || m.StopReason != anthropic.StopReasonEndTurn ||
+			m.Usage.InputTokens != 9 || m.Usage.OutputTokens != 5 {
+			t.Errorf("read %s", m.RawJSON())
+		}
+	}
+	t.Run("buffered", func(t *testing.T) {
+		c := official(t, false, d.whole)
+		m, err := c.Messages.New(t.Context(), params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, *m)
+	})
+	t.Run("stream", func(t *testing.T) {
+		c := official(t, true, strings.Join(d.events, ""))
+		s := c.Messages.NewStreaming(t.Context(), params)
+		var m anthropic.Message
+		n := 0
+		for s.Next() {
+			e := s.Current()
+			if err := m.Accumulate(e); err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		if s.Err() != nil || n != len(d.events)-1 { // all but the ping
+			t.Errorf("%d events, %v", n, s.Err())
+		}
+		same(t, m)
+	})
+	t.Run("error", func(t *testing.T) {
+		c := official(t, true, d.events[0]+d.failing)
+		s := c.Messages.NewStreaming(t.Context(), params)
+		for s.Next() {
+		}
+		var e *anthropic.Error
+		if !errors.As(s.Err(), &e) || !strings.Contains(e.RawJSON(), "overloaded_error") {
+			t.Errorf("read %v", s.Err())
+		}
+	})
+	t.Run("ours", func(t *testing.T) {
+		// What we send is what the SDK would send.
+		var sent [2]string
+		record := func(i int) http.HandlerFunc {
+			return func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				sent[i] = string(body)
+				d.answer(true, strings.Join(d.events, ""))(w, r)
+			}
+		}
+		url, _ := server(t, record(0))
+		c := anthropic.NewClient(option.WithoutEnvironmentDefaults(), option.WithBaseURL(strings.TrimSuffix(url, "/v1")), option.WithAPIKey(testKey))
+		s := c.Messages.NewStreaming(t.Context(), params)
+		for s.Next() {
+		}
+		url, _ = server(t, record(1))
+		req := request(true)
+		req.Messages = []Message{{"system", "Be brief."}, {"user", testPrompt}}
+		req.Stop = []string{"END"}
+		if _, err := call(t.Context(), t, newAnthropic(t, AnthropicConfig{BaseURL: strings.TrimSuffix(url, "/v1"), APIKey: testKey}), req); err != io.EOF {
+			t.Error(err)
+		}
+		var bodies [2]any
+		for i := range sent {
+			if err := json.Unmarshal([]byte(sent[i]), &bodies[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(bodies[0], bodies[1]); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestAnthropicRequestOnTheWire(t *testing.T) {
+	req := Request{
+		Model: "claude",
+		Messages: []Message{
+			{"system", "a < b & c"}, {"assistant", "Hello!"}, {"user", "\"hé\"\n"}, {"user", " \n"}, {"user", "two"},
+			{"assistant", ""}, {"developer", "and"}, {"assistant", "so"},
+		},
+		MaxOutputTokens: 7, Stream: true, Stop: []string{"<|end|>"},
+		Temperature: ptr(0.5), TopP: ptr(0.5), Seed: ptr(int64(1)), PresencePenalty: ptr(1.0), FrequencyPenalty: ptr(1.0),
+	}
+	want := `{"model":"claude","max_tokens":7,"system":[{"type":"text","text":"a < b & c"},{"type":"text","text":"and"}],` +
+		`"messages":[{"role":"user","content":[{"type":"text","text":"..."}]},` +
+		`{"role":"assistant","content":[{"type":"text","text":"Hello!"}]},` +
+		`{"role":"user","content":[{"type":"text","text":"\"hé\"\n"},{"type":"text","text":"two"}]},` +
+		`{"role":"assistant","content":[{"type":"text","text":"so"}]}],"stop_sequences":["<|end|>"],"stream":true}`
+	var got, accept string
+	url, _ := server(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got, accept = string(body), r.Header.Get("Accept")
+		if err := claudeWrong(r, body); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusTeapot)
+	})
+	_, err := call(t.Context(), t, newAnthropic(t, AnthropicConfig{BaseURL: strings.TrimSuffix(url, "/v1"), APIKey: testKey}), req)
+	wantFailure(t, err, Refused, http.StatusTeapot)
+	if got != want || accept != "text/event-stream" {
+		t.Errorf("sent %s\nwant %s", got, want)
+	}
+}
+
+// What Anthropic and Bedrock cannot be asked is not asked, and does not count against
+// them: any caller can bring it about.
+func TestRequestsThatCannotBeMade(t *testing.T) {
+	for _, d := range []dialect{anthropicDialect, bedrockDialect} {
+		url, calls := d.serve(t, d.answer(false, d.whole))
+		for name, change := range map[string]func(*Request){
+			"a response format": func(r *Request) { r.ResponseFormat = json.RawMessage(`{"type":"json_object"}`) },
+			"no turn":           func(r *Request) { r.Messages = []Message{{"system", testPrompt}, {"user", " "}} },
+		} {
+			req := request(false)
+			change(&req)
+			_, err := call(t.Context(), t, d.make(t, url, nil), req)
+			if wantFailure(t, err, Refused, 0); t.Failed() || saysDown(err) || saysUp(err) {
+				t.Errorf("%s: %s: %v", d.name, name, err)
+			}
+		}
+		if n := calls.Load(); n != 0 {
+			t.Errorf("%d requests were sent", n)
+		}
+	}
+}
+
+func TestNewAnthropicRefuses(t *testing.T) {
+	for _, cfg := range []AnthropicConfig{
+		{},
+		{APIKey: testKey + "\n"},
+		{APIKey: testKey, BaseURL: "api.anthropic.com"},
+		{APIKey: testKey, BaseURL: "https://user:" + testKey + "@h"},
+		{APIKey: testKey, BaseURL: "https://h?key=" + testKey},
+	} {
+		_, err := NewAnthropic(cfg)
+		if err == nil {
+			t.Errorf("%+v is accepted", cfg)
+		} else if strings.Contains(err.Error(), testKey) {
+			t.Errorf("%q contains the key", err)
+		}
+	}
+	t.Setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
+	if a := newAnthropic(t, AnthropicConfig{APIKey: testKey}); a.endpoint != "https://api.anthropic.com/v1/messages" {
+		t.Error(a.endpoint)
+	}
+}
+
+func TestAnthropicStreams(t *testing.T) {
+	start, delta, stop := claudeStream[0], claudeStream[6], claudeStream[7]
+	text := claudeStream[1] + claudeStream[3] + claudeStream[4] + claudeStream[5]
+	said := func(reason, usage string) string {
+		return claudeEvent(`{"type":"message_delta","delta":{"stop_reason":` + reason + `},"usage":` + usage + `}`)
+	}
+	known := &price.Usage{Input: 9, Output: 5}
+	finished := Part{Content: testAnswer, FinishReason: "stop"}
+	for _, tt := range []struct {
+		name, body string
+		want       Part
+		failure    Failure // "" if it succeeds
+	}{
+		{"at its cap", start + text + said(`"max_tokens"`, `{"output_tokens":5}`) + stop, Part{testAnswer, "", "length", known}, ""},
+		{"context full", start + text + said(`"model_context_window_exceeded"`, `{"output_tokens":5}`) + stop, Part{testAnswer, "", "length", known}, ""},
+		{"stop sequence", start + text + said(`"stop_sequence"`, `{"output_tokens":5}`) + stop, Part{testAnswer, "", "stop", known}, ""},
+		{"refusal", start + text + said(`"refusal"`, `{"output_tokens":5}`) + stop, Part{testAnswer, "", "content_filter", known}, ""},
+		{"a reason of its own", start + text + said(`"pause_turn"`, `{"output_tokens":5}`) + stop, Part{testAnswer, "", "pause_turn", known}, ""},
+		{"a reason that is prose", start + text + said(`"ANSWER it is"`, `{"output_tokens":5}`) + stop, Part{Content: testAnswer}, Broken},
+		{"cache and thinking", start +
+			claudeEvent(`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"PROMPT","signature":""}}`) +
+			claudeEvent(`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"PROMPT"}}`) +
+			claudeEvent(`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"PROMPT"}}`) + text +
+			said(`"end_turn"`, `{"input_tokens":9,"cache_read_input_tokens":60,"cache_creation_input_tokens":30,"output_tokens":50,"output_tokens_details":{"thinking_tokens":40}}`) + stop,
+			Part{testAnswer, "", "stop", &price.Usage{Input: 99, CachedInput: 60, CacheWrite: 30, Output: 50, Reasoning: 40}}, ""},
+		{"input counted at the end alone", claudeEvent(`{"type":"message_start","message":{"usage":{"input_tokens":0,"output_tokens":0}}}`) + text +
+			said(`"end_turn"`, `{"input_tokens":9,"output_tokens":5}`) + stop, Part{testAnswer, "", "stop", known}, ""},
+		{"counts grow", start + text + said(`null`, `{"output_tokens":3}`) + said(`"end_turn"`, `{"output_tokens":5}`) + stop, Part{testAnswer, "", "stop", known}, ""},
+		{"unknown events", start + claudeEvent(`{"type":"new_thing","delta":{"type":"x","text":"no"}}`) + text + delta + stop, Part{testAnswer, "", "stop", known}, ""},
+		{"text in the block's start", start + claudeEvent(`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"ANSWER"}}`) + delta + stop,
+			Part{testAnswer, "", "stop", known}, ""},
+		{"nothing said", start + said(`"refusal"`, `{"output_tokens":0}`) + stop, Part{FinishReason: "content_filter", Usage: &price.Usage{Input: 9}}, ""},
+		{"after the end comes nothing", start + text + delta + stop + text, Part{testAnswer, "", "stop", known}, ""},
+
+		// Usage that is missing or cannot be true is none, and never that of the start.
+		{"no usage", start + text + claudeEvent(`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`) + stop, finished, ""},
+		{"no output counted", start + text + said(`"end_turn"`, `{}`) + stop, finished, ""},
+		{"negative output", start + text + said(`"end_turn"`, `{"output_tokens":-5}`) + stop, finished, ""},
+		{"negative input", start + text + said(`"end_turn"`, `{"input_tokens":-9,"output_tokens":5}`) + stop, finished, ""},
+		{"absurd cache", start + text + said(`"end_turn"`, `{"cache_read_input_tokens":9223372036854775807,"output_tokens":5}`) + stop, finished, ""},
+		{"no input", text + delta + stop, finished, ""},
+
+		{"no stop reason", start + text + said(`null`, `{"output_tokens":5}`) + stop, Part{Content: testAnswer}, Broken},
+		{"only the end", stop, Part{}, Broken},
+		{"billed, then broken", start + text + delta, Part{testAnswer, "", "stop", known}, Broken},
+		{"billed, then an error", start + text + delta + claudeEvent(overloaded), Part{testAnswer, "", "stop", known}, Broken},
+		{"no type", start + text + "data: {}\n\n" + delta + stop, Part{Content: testAnswer}, Broken},
+		{"OpenAI's end", start + text + delta + doneEvent, Part{testAnswer, "", "stop", known}, Broken},
+		{"text of another kind", start + claudeEvent(`{"type":"content_block_delta","delta":{"type":"text_delta","text":7}}`), Part{}, Broken},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := anthropicDialect
+			url, calls := d.serve(t, d.answer(true, tt.body))
+			got, err := call(t.Context(), t, d.make(t, url, nil), request(true))
+			if tt.failure != "" {
+				wantFailure(t, err, tt.failure, 200)
+			} else if err != io.EOF {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if n := calls.Load(); n != 1 {
+				t.Errorf("%d requests for one call", n)
+			}
+		})
+	}
+}
+
+func TestAnthropicWhole(t *testing.T) {
+	body := func(content, reason, usage string) string {
+		return `{"type":"message","content":` + content + `,"stop_reason":` + reason + `,"usage":` + usage + `}`
+	}
+	known := &price.Usage{Input: 9, Output: 5}
+	for _, tt := range []struct {
+		name, body string
+		want       Part
+		wrong      error
+	}{
+		{"usual", claudeWhole, usualAnswer, nil},
+		{"blocks", body(`[{"type":"thinking","thinking":"PROMPT"},{"type":"text","text":"ANS"},{"type":"text","text":"WER"}]`, `"max_tokens"`, claudeUsageJSON),
+			Part{testAnswer, "", "length", known}, nil},
+		{"nothing said", body(`[]`, `"refusal"`, `{"input_tokens":9,"output_tokens":0}`), Part{FinishReason: "content_filter", Usage: &price.Usage{Input: 9}}, nil},
+		{"no usage", body(`[{"type":"text","text":"ANSWER"}]`, `"end_turn"`, `null`), Part{Content: testAnswer, FinishReason: "stop"}, nil},
+		{"more thinking than output", body(`[]`, `"end_turn"`, `{"input_tokens":9,"output_tokens":5,"output_tokens_details":{"thinking_tokens":6}}`),
+			Part{FinishReason: "stop"}, nil},
+		{"no stop reason", body(`[]`, `null`, claudeUsageJSON), Part{}, errUnfinished},
+		{"no message", `{"type":"completion"}`, Part{}, errMalformed},
+		{"an error", overloaded, Part{}, errorInstead("overloaded_error")},
+		{"an error in prose", `{"type":"error","error":{"type":"PROMPT it was"}}`, Part{}, errorInstead("")},
+	} {
+		got, err := parseClaudeMessage([]byte(tt.body))
+		if !errors.Is(err, tt.wrong) {
+			t.Errorf("%s: %v, want %v", tt.name, err, tt.wrong)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
+}
+
+func FuzzAnthropicAnswer(f *testing.F) {
+	f.Add(claudeWhole)
+	f.Add(overloaded)
+	for _, e := range claudeStream {
+		_, data, _ := strings.Cut(e, "data: ")
+		f.Add(strings.TrimSpace(data))
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		checkPart := func(p Part, err error) {
+			var wire wireError
+			if err != nil && !errors.As(err, &wire) {
+				t.Fatalf("unsafe failure %v", err)
+			}
+			if p.Usage != nil && (!p.Usage.Valid() || p.Usage.Input == 0) {
+				t.Fatalf("usage %+v", *p.Usage)
+			}
+			if strings.Trim(p.FinishReason, "abcdefghijklmnopqrstuvwxyz_") != "" {
+				t.Fatalf("finish reason %q", p.FinishReason)
+			}
+		}
+		p, err := parseClaudeMessage([]byte(body))
+		checkPart(p, err)
+		if err == nil && p.FinishReason == "" {
+			t.Fatal("a whole answer without a finish reason")
+		}
+		var c claudeEvents
+		for range 2 {
+			p, _, err := c.read([]byte(body))
+			checkPart(p, err)
+		}
+	})
+}
+
+func TestUnsupported(t *testing.T) {
+	usual := func(change func(*Request)) Request {
+		r := request(false)
+		if change != nil {
+			change(&r)
+		}
+		return r
+	}
+	for _, tt := range []struct {
+		name               string
+		change             func(*Request)
+		anthropic, bedrock string
+	}{
+		{"nothing", nil, "", ""},
+		{"what is so anyway", func(r *Request) {
+			r.Temperature, r.TopP, r.PresencePenalty, r.FrequencyPenalty, r.Stop = ptr(1.0), ptr(1.0), ptr(0.0), ptr(0.0), []string{"END"}
+		}, "", ""},
+		{"temperature", func(r *Request) { r.Temperature = ptr(0.0) }, "temperature", ""},
+		{"hot", func(r *Request) { r.Temperature = ptr(1.5) }, "temperature", "temperature"},
+		{"top_p", func(r *Request) { r.TopP = ptr(0.5) }, "top_p", ""},
+		{"seed", func(r *Request) { r.Seed = ptr(int64(0)) }, "seed", "seed"},
+		{"presence", func(r *Request) { r.PresencePenalty = ptr(0.1) }, "presence_penalty", "presence_penalty"},
+		{"frequency", func(r *Request) { r.FrequencyPenalty = ptr(-0.1) }, "frequency_penalty", "frequency_penalty"},
+		{"format", func(r *Request) { r.ResponseFormat = json.RawMessage(`{}`) }, "response_format", "response_format"},
+		{"white stop", func(r *Request) { r.Stop = []string{"END", "\n"} }, "stop", ""},
+		{"no turn", func(r *Request) { r.Messages = []Message{{"user", "\t"}} }, "messages", "messages"},
+	} {
+		req := usual(tt.change)
+		for kind, want := range map[string]string{"openai": "", "anthropic": tt.anthropic, "bedrock": tt.bedrock} {
+			if got := Unsupported(kind, req); got != want {
+				t.Errorf("%s: %s does not support %q, want %q", tt.name, kind, got, want)
+			}
+		}
+	}
+}

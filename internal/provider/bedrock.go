@@ -1,0 +1,259 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
+	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+)
+
+// BedrockConfig says whose Bedrock is called, and where.
+type BedrockConfig struct {
+	Region      string
+	Credentials aws.CredentialsProvider
+	BaseURL     string // "" means the region's own endpoint
+	// HTTPClient is as in OpenAIConfig.
+	HTTPClient *http.Client
+}
+
+// Bedrock calls Amazon Bedrock's Converse and ConverseStream. It is safe for
+// concurrent use.
+//
+// The AWS SDK finds the endpoint, signs and decodes. It is told everything: no
+// retries, and nothing from the environment or the shared configuration files but
+// region and credentials, so that neither AWS_ENDPOINT_URL nor
+// AWS_BEARER_TOKEN_BEDROCK redirects a call or lets somebody else pay.
+type Bedrock struct {
+	runtime *bedrockruntime.Client
+	client  http.Client
+}
+
+// NewBedrock checks cfg. It does no I/O.
+func NewBedrock(cfg BedrockConfig) (*Bedrock, error) {
+	switch {
+	case cfg.Region == "":
+		return nil, errors.New("no AWS region")
+	case cfg.Credentials == nil:
+		return nil, errors.New("no AWS credentials")
+	}
+	o := bedrockruntime.Options{
+		Region:      cfg.Region,
+		Credentials: cfg.Credentials,
+		Retryer:     aws.NopRetryer{},
+	}
+	if cfg.BaseURL != "" {
+		u, err := parseBaseURL(cfg.BaseURL)
+		if err != nil {
+			return nil, err
+		}
+		o.BaseEndpoint = aws.String(u.String())
+	}
+	runtime := bedrockruntime.New(o, func(o *bedrockruntime.Options) {
+		// New has read AWS_BEARER_TOKEN_BEDROCK by now.
+		o.AuthSchemePreference = []string{"sigv4"}
+		o.BearerAuthTokenProvider = nil
+	})
+	return &Bedrock{runtime: runtime, client: withoutRedirects(cfg.HTTPClient)}, nil
+}
+
+// Call sends one request; ctx bounds the whole answer, to its last part. Without
+// credentials nothing is sent.
+func (b *Bedrock) Call(ctx context.Context, req Request) (Answer, error) {
+	in, err := newConverse(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, unsent(err)
+	}
+	callCtx, cancel := context.WithCancel(ctx)
+	wire := &bedrockWire{client: &b.client, cancel: cancel, stream: req.Stream}
+	overWire := func(o *bedrockruntime.Options) { o.HTTPClient = wire }
+	if req.Stream {
+		out, err := b.runtime.ConverseStream(callCtx, &bedrockruntime.ConverseStreamInput{
+			ModelId: in.ModelId, InferenceConfig: in.InferenceConfig, System: in.System, Messages: in.Messages,
+		}, overWire)
+		if err != nil {
+			cancel()
+			return nil, wire.failure(ctx, err)
+		}
+		s := out.GetStream()
+		return &stream{
+			ctx: ctx, callCtx: callCtx, cancel: cancel, body: s, status: http.StatusOK,
+			events: &converseEvents{ctx: callCtx, stream: s},
+			rest:   func() { drain(s, cancel) },
+		}, nil
+	}
+	defer cancel()
+	out, err := b.runtime.Converse(callCtx, in, overWire)
+	if err != nil {
+		return nil, wire.failure(ctx, err)
+	}
+	part, err := parseConverse(out)
+	if err != nil {
+		return nil, failed(ctx, http.StatusOK, err)
+	}
+	return &whole{part: part}, nil
+}
+
+// bedrockWire is the SDK's HTTP client for one call. It sends at most one request,
+// knows whether it did, and reads what the SDK must not read without bounds.
+type bedrockWire struct {
+	client *http.Client
+	cancel context.CancelFunc
+	stream bool // a stream is asked for
+	called bool
+	sent   atomic.Bool
+	status int // 0: no answer
+}
+
+func (w *bedrockWire) Do(r *http.Request) (*http.Response, error) {
+	if w.called {
+		return nil, errors.New("a second request for one call")
+	}
+	w.called = true
+	// The SDK closes the body as soon as there is an answer, and its body then fails a
+	// write that is just ending, which breaks the connection under the answer.
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	w.sent.Store(true)
+	trace := &httptrace.ClientTrace{
+		GetConn: func(string) { w.sent.Store(false) },
+		GotConn: func(httptrace.GotConnInfo) { w.sent.Store(true) },
+	}
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	resp, err := w.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	w.status = resp.StatusCode
+	switch contentType := mediaType(resp); {
+	case resp.StatusCode >= 300:
+		rest := readBriefly(resp.Body, w.cancel)
+		resp.Body.Close()
+		resp.Body = io.NopCloser(bytes.NewReader(rest))
+	case resp.StatusCode != http.StatusOK:
+		err = errStatus
+	case w.stream && contentType == "application/vnd.amazon.eventstream":
+		resp.Body = &boundedBody{resp.Body, maxStream}
+	case !w.stream && contentType == "application/json":
+		var whole []byte
+		if whole, err = readWhole(resp.Body); err == nil {
+			resp.Body.Close()
+			resp.Body = io.NopCloser(bytes.NewReader(whole))
+		}
+	default:
+		err = errContentType
+	}
+	if err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	return resp, nil
+}
+
+// failure is the *Error of a call without an answer.
+func (w *bedrockWire) failure(ctx context.Context, err error) *Error {
+	switch {
+	case !w.sent.Load():
+		return unsent(safeUnsent(ctx, err))
+	case w.status >= 300:
+		return refused(w.status, exceptionCode(err))
+	}
+	return failed(ctx, w.status, decoding(err))
+}
+
+// safeUnsent is err without what the SDK says around it, which may be long and
+// tells nothing of the cause.
+func safeUnsent(ctx context.Context, err error) error {
+	var send *smithyhttp.RequestSendError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &send):
+		return send.Err
+	}
+	return err
+}
+
+// decoding replaces the SDK's errors of decoding, which quote what they met.
+func decoding(err error) error {
+	var wire wireError
+	var malformed *smithy.DeserializationError
+	if errors.As(err, &malformed) && !errors.As(err, &wire) {
+		return errMalformed
+	}
+	return err
+}
+
+// exceptionCode is the name of an AWS exception, "" if it has none.
+func exceptionCode(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) && isCode(api.ErrorCode()) && api.ErrorCode() != "UnknownError" {
+		return api.ErrorCode()
+	}
+	return ""
+}
+
+// boundedBody fails once more than left bytes have been read.
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errTooLarge
+	}
+	return n, err
+}
+
+// newConverse is the input of Converse, complete: what is not here is never sent.
+// ConverseStream's has the same fields.
+func newConverse(req Request) (*bedrockruntime.ConverseInput, error) {
+	instructions, turns, err := turnsOf(req)
+	if err != nil {
+		return nil, err
+	}
+	if req.MaxOutputTokens > math.MaxInt32 {
+		return nil, unsent(errors.New("request with an output cap beyond 32 bits"))
+	}
+	in := &bedrockruntime.ConverseInput{
+		ModelId: aws.String(req.Model),
+		InferenceConfig: &types.InferenceConfiguration{
+			MaxTokens:     aws.Int32(int32(req.MaxOutputTokens)),
+			StopSequences: req.Stop,
+		},
+	}
+	if req.Temperature != nil {
+		in.InferenceConfig.Temperature = aws.Float32(float32(min(*req.Temperature, 1)))
+	}
+	if req.TopP != nil {
+		in.InferenceConfig.TopP = aws.Float32(float32(*req.TopP))
+	}
+	for _, text := range instructions {
+		in.System = append(in.System, &types.SystemContentBlockMemberText{Value: text})
+	}
+	for _, t := range turns {
+		m := types.Message{Role: types.ConversationRole(t.role)}
+		for _, text := range t.texts {
+			m.Content = append(m.Content, &types.ContentBlockMemberText{Value: text})
+		}
+		in.Messages = append(in.Messages, m)
+	}
+	return in, nil
+}

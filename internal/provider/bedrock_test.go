@@ -1,0 +1,411 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+)
+
+// frame is a message of AWS's event stream.
+func frame(kind, name, payload string) string {
+	m := eventstream.Message{Payload: []byte(payload)}
+	m.Headers.Set(":message-type", eventstream.StringValue(kind))
+	m.Headers.Set(":"+kind+"-type", eventstream.StringValue(name))
+	m.Headers.Set(":content-type", eventstream.StringValue("application/json"))
+	var buf bytes.Buffer
+	if err := eventstream.NewEncoder().Encode(&buf, m); err != nil {
+		panic(err)
+	}
+	return buf.String()
+}
+
+const converseWhole = `{"metrics":{"latencyMs":42},"output":{"message":{"content":[{"text":"ANSWER"}],"role":"assistant"}},` +
+	`"stopReason":"end_turn","usage":{"inputTokens":9,"outputTokens":5,"totalTokens":14}}`
+
+var converseStream1 = []string{
+	frame("event", "messageStart", `{"p":"abc","role":"assistant"}`),
+	frame("event", "contentBlockDelta", `{"contentBlockIndex":0,"delta":{"text":"ANS"},"p":"abcdefgh"}`),
+	frame("event", "contentBlockDelta", `{"contentBlockIndex":0,"delta":{"text":"WER"},"p":"a"}`),
+	frame("event", "contentBlockStop", `{"contentBlockIndex":0,"p":"abcd"}`),
+	frame("event", "messageStop", `{"p":"abcdefghijk","stopReason":"end_turn"}`),
+	frame("event", "metadata", `{"metrics":{"latencyMs":42},"p":"ab","usage":{"inputTokens":9,"outputTokens":5,"totalTokens":14}}`),
+}
+
+var bedrockDialect = dialect{
+	name: "bedrock",
+	make: func(t *testing.T, url string, client *http.Client) Provider {
+		return newBedrock(t, BedrockConfig{BaseURL: url, HTTPClient: client})
+	},
+	judge:       judgeBedrock,
+	wholeType:   "application/json",
+	whole:       converseWhole,
+	streamType:  "application/vnd.amazon.eventstream",
+	events:      converseStream1,
+	complete:    6,
+	failing:     frame("exception", "throttlingException", `{"message":"PROMPT"}`),
+	failingText: "provider broken (status 200): error instead of an answer, code ThrottlingException",
+	refusal:     `{"__type":"com.amazon.coral.service#ThrottlingException","message":"PROMPT"}`,
+	refusedAs:   "provider refused (status 529): code ThrottlingException",
+}
+
+func newBedrock(t *testing.T, cfg BedrockConfig) *Bedrock {
+	t.Helper()
+	cfg.Region = "eu-west-1"
+	if cfg.Credentials == nil {
+		cfg.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: testKey}, nil
+		})
+	}
+	b, err := NewBedrock(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.HTTPClient == nil {
+		t.Cleanup(b.client.CloseIdleConnections)
+	}
+	return b
+}
+
+// converseRequest is all that a request may hold here.
+type converseRequest struct {
+	System          []converseText
+	Messages        []converseTurn
+	InferenceConfig struct {
+		MaxTokens         int
+		Temperature, TopP *float64
+		StopSequences     []string
+	}
+}
+
+type converseTurn struct {
+	Role    string
+	Content []converseText
+}
+
+type converseText struct{ Text string }
+
+// judgeBedrock has the rules of Converse: what it demands and what it refuses.
+func judgeBedrock(t *testing.T, r *http.Request, body []byte) {
+	if err := converseWrong(r, body); err != nil {
+		t.Errorf("%v: %s", err, body)
+	}
+}
+
+func converseWrong(r *http.Request, body []byte) error {
+	auth := r.Header.Get("Authorization")
+	switch {
+	case r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, "/model/") ||
+		!strings.HasSuffix(r.URL.Path, "/converse") && !strings.HasSuffix(r.URL.Path, "/converse-stream"):
+		return fmt.Errorf("%s %s", r.Method, r.URL)
+	case !strings.HasPrefix(auth, "AWS4-HMAC-SHA256 Credential=AKID/") || !strings.Contains(auth, "/eu-west-1/bedrock/aws4_request"):
+		return fmt.Errorf("signed %q", auth)
+	}
+	var req converseRequest
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&req); err != nil {
+		return err
+	}
+	if req.InferenceConfig.MaxTokens < 1 {
+		return errors.New("no maxTokens")
+	}
+	if t := req.InferenceConfig.Temperature; t != nil && *t > 1 {
+		return fmt.Errorf("temperature %g", *t)
+	}
+	if len(req.Messages) == 0 {
+		return errors.New("no messages")
+	}
+	blocks := req.System
+	for i, m := range req.Messages {
+		if want := [...]string{"user", "assistant"}[i%2]; m.Role != want || len(m.Content) == 0 {
+			return fmt.Errorf("message %d of %q with %d blocks", i, m.Role, len(m.Content))
+		}
+		blocks = append(blocks, m.Content...)
+	}
+	for _, b := range blocks {
+		if strings.TrimSpace(b.Text) == "" {
+			return errors.New("blank block")
+		}
+	}
+	return nil
+}
+
+func TestBedrockRequestOnTheWire(t *testing.T) {
+	req := Request{
+		Model: "arn:aws:bedrock:eu-west-1:1:inference-profile/m",
+		Messages: []Message{
+			{"system", "a < b & c"}, {"assistant", "Hello!"}, {"user", "\"hé\"\n"}, {"user", " \n"}, {"user", "two"},
+			{"assistant", ""}, {"developer", "and"}, {"assistant", "so"},
+		},
+		MaxOutputTokens: 7, Stop: []string{"<|end|>"},
+		Temperature: ptr(1.5), TopP: ptr(0.7), Seed: ptr(int64(1)), PresencePenalty: ptr(1.0), FrequencyPenalty: ptr(1.0),
+	}
+	want := `{"system":[{"text":"a < b & c"},{"text":"and"}],` +
+		`"messages":[{"role":"user","content":[{"text":"..."}]},{"role":"assistant","content":[{"text":"Hello!"}]},` +
+		`{"role":"user","content":[{"text":"\"hé\"\n"},{"text":"two"}]},{"role":"assistant","content":[{"text":"so"}]}],` +
+		`"inferenceConfig":{"maxTokens":7,"stopSequences":["<|end|>"],"temperature":1,"topP":0.7}}`
+	for _, stream := range []bool{false, true} {
+		var path string
+		var got any
+		url, _ := server(t, func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			path = r.URL.EscapedPath()
+			if err := converseWrong(r, body); err != nil {
+				t.Error(err)
+			}
+			if err := json.Unmarshal(body, &got); err != nil {
+				t.Error(err)
+			}
+			w.WriteHeader(http.StatusTeapot)
+		})
+		req.Stream = stream
+		_, err := call(t.Context(), t, newBedrock(t, BedrockConfig{BaseURL: strings.TrimSuffix(url, "/v1")}), req)
+		wantFailure(t, err, Refused, http.StatusTeapot)
+		var wanted any
+		if err := json.Unmarshal([]byte(want), &wanted); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(wanted, got); diff != "" {
+			t.Error(diff)
+		}
+		operation := map[bool]string{false: "/converse", true: "/converse-stream"}[stream]
+		if want := "/model/arn%3Aaws%3Abedrock%3Aeu-west-1%3A1%3Ainference-profile%2Fm" + operation; path != want {
+			t.Errorf("sent to %s, want %s", path, want)
+		}
+	}
+}
+
+func TestNewBedrockRefuses(t *testing.T) {
+	some := aws.AnonymousCredentials{}
+	for _, cfg := range []BedrockConfig{
+		{},
+		{Region: "eu-west-1"},
+		{Credentials: some},
+		{Region: "eu-west-1", Credentials: some, BaseURL: "bedrock"},
+		{Region: "eu-west-1", Credentials: some, BaseURL: "https://user:" + testKey + "@h"},
+	} {
+		_, err := NewBedrock(cfg)
+		if err == nil {
+			t.Errorf("%+v is accepted", cfg)
+		} else if strings.Contains(err.Error(), testKey) {
+			t.Errorf("%q contains the key", err)
+		}
+	}
+}
+
+// Without a base URL the region's own endpoint is called, whatever the environment
+// says.
+func TestBedrockEndpoint(t *testing.T) {
+	t.Setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+	t.Setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "http://127.0.0.1:1")
+	t.Setenv("AWS_BEARER_TOKEN_BEDROCK", "other")
+	var host, auth string
+	client := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		host, auth = r.URL.Host, r.Header.Get("Authorization")
+		return nil, errors.New("no route")
+	})}
+	_, err := call(t.Context(), t, newBedrock(t, BedrockConfig{HTTPClient: client}), request(false))
+	wantFailure(t, err, Broken, 0) // who knows what a transport of another kind has sent
+	if host != "bedrock-runtime.eu-west-1.amazonaws.com" || !strings.HasPrefix(auth, "AWS4-HMAC-SHA256") {
+		t.Errorf("called %s with %q", host, auth)
+	}
+}
+
+func TestBedrockWithoutCredentials(t *testing.T) {
+	url, calls := server(t, func(http.ResponseWriter, *http.Request) {})
+	b := newBedrock(t, BedrockConfig{BaseURL: url, Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+		return aws.Credentials{}, errors.New("expired")
+	})})
+	for _, stream := range []bool{false, true} {
+		_, err := call(t.Context(), t, b, request(stream))
+		wantFailure(t, err, Unreachable, 0)
+		if calls.Load() != 0 || !strings.Contains(err.Error(), "expired") {
+			t.Errorf("%v after %d requests", err, calls.Load())
+		}
+	}
+}
+
+func TestBedrockStreams(t *testing.T) {
+	start, text, stop, metadata := converseStream1[0], converseStream1[1]+converseStream1[2], converseStream1[4], converseStream1[5]
+	stopped := func(reason string) string { return frame("event", "messageStop", `{"stopReason":`+reason+`}`) }
+	used := func(usage string) string {
+		return frame("event", "metadata", `{"metrics":{"latencyMs":1},"usage":`+usage+`}`)
+	}
+	known := &price.Usage{Input: 9, Output: 5}
+	exception := func(name string) string { return frame("exception", name, `{"message":"PROMPT"}`) }
+	unmodelled := eventstream.Message{}
+	unmodelled.Headers.Set(":message-type", eventstream.StringValue("error"))
+	unmodelled.Headers.Set(":error-code", eventstream.StringValue("Internal"))
+	unmodelled.Headers.Set(":error-message", eventstream.StringValue(testPrompt))
+	var broken bytes.Buffer
+	if err := eventstream.NewEncoder().Encode(&broken, unmodelled); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, body string
+		want       Part
+		failure    string // "" if it succeeds
+	}{
+		{"at its cap", start + text + stopped(`"max_tokens"`) + metadata, Part{testAnswer, "", "length", known}, ""},
+		{"context full", start + text + stopped(`"model_context_window_exceeded"`) + metadata, Part{testAnswer, "", "length", known}, ""},
+		{"stop sequence", start + text + stopped(`"stop_sequence"`) + metadata, Part{testAnswer, "", "stop", known}, ""},
+		{"filtered", start + text + stopped(`"content_filtered"`) + metadata, Part{testAnswer, "", "content_filter", known}, ""},
+		{"guardrail", start + text + stopped(`"guardrail_intervened"`) + metadata, Part{testAnswer, "", "content_filter", known}, ""},
+		{"a reason of its own", start + text + stopped(`"malformed_model_output"`) + metadata, Part{testAnswer, "", "malformed_model_output", known}, ""},
+		{"a reason that is prose", start + text + stopped(`"ANSWER it is"`) + metadata, Part{Content: testAnswer}, "malformed answer"},
+		{"cache", start + text + stop + used(`{"inputTokens":9,"outputTokens":50,"totalTokens":149,"cacheReadInputTokens":60,"cacheWriteInputTokens":30,`+
+			`"cacheDetails":[{"inputTokens":30,"ttl":"5m"}]}`),
+			Part{testAnswer, "", "stop", &price.Usage{Input: 99, CachedInput: 60, CacheWrite: 30, Output: 50}}, ""},
+		{"reasoning", start + frame("event", "contentBlockDelta", `{"contentBlockIndex":0,"delta":{"reasoningContent":{"text":"PROMPT"}}}`) + text + stop + metadata,
+			Part{testAnswer, "", "stop", known}, ""},
+		{"unknown events", start + frame("event", "newThing", `{"text":"PROMPT"}`) + text + stop + metadata, Part{testAnswer, "", "stop", known}, ""},
+		{"usage before the stop", start + text + metadata + stop, Part{testAnswer, "", "stop", known}, ""},
+		{"usage in the second metadata", start + text + stop + frame("event", "metadata", `{"metrics":{"latencyMs":1}}`) + metadata, Part{testAnswer, "", "stop", known}, ""},
+		{"after the end comes nothing", start + text + stop + metadata + text, Part{testAnswer, "", "stop", known}, ""},
+		{"after the end comes an error", start + text + stop + metadata + exception("modelStreamErrorException"), Part{testAnswer, "", "stop", known}, ""},
+
+		{"no usage", start + text + stop, Part{testAnswer, "", "stop", nil}, "answer ended early"},
+		{"usage that cannot be true", start + text + stop + used(`{"inputTokens":-9,"outputTokens":5,"totalTokens":14}`), Part{testAnswer, "", "stop", nil}, "answer ended early"},
+		{"no output for text", start + text + stop + used(`{"inputTokens":9,"outputTokens":0,"totalTokens":9}`), Part{testAnswer, "", "stop", nil}, "answer ended early"},
+		{"no stop", start + text + metadata, Part{Content: testAnswer}, "answer ended early"},
+		{"throttled", start + text + exception("throttlingException"), Part{Content: testAnswer}, "error instead of an answer, code ThrottlingException"},
+		{"model failed", start + text + exception("modelStreamErrorException"), Part{Content: testAnswer}, "error instead of an answer, code ModelStreamErrorException"},
+		{"invalid", exception("validationException"), Part{}, "error instead of an answer, code ValidationException"},
+		{"unknown exception", start + text + exception("newException"), Part{Content: testAnswer}, "error instead of an answer, code newException"},
+		{"unmodelled error", start + text + broken.String(), Part{Content: testAnswer}, "error instead of an answer, code Internal"},
+		{"bad checksum", start + text + stop[:len(stop)-1] + "\x00" + metadata, Part{Content: testAnswer}, "malformed answer"},
+		{"bad JSON", start + text + frame("event", "metadata", "{PROMPT") + stop + metadata, Part{Content: testAnswer}, "malformed answer"},
+		{"text of another kind", start + frame("event", "contentBlockDelta", `{"delta":{"text":["PROMPT"]}}`), Part{}, "malformed answer"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := bedrockDialect
+			url, calls := d.serve(t, d.answer(true, tt.body))
+			got, err := call(t.Context(), t, d.make(t, url, nil), request(true))
+			if tt.failure != "" {
+				wantFailure(t, err, Broken, 200)
+				if want := "provider broken (status 200): " + tt.failure; err.Error() != want {
+					t.Errorf("%v, want %s", err, want)
+				}
+			} else if err != io.EOF {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if n := calls.Load(); n != 1 {
+				t.Errorf("%d requests for one call", n)
+			}
+		})
+	}
+}
+
+// An endless stream is given up, and so is an event without end.
+func TestBedrockStreamsAreBounded(t *testing.T) {
+	large := frame("event", "contentBlockDelta", `{"contentBlockIndex":0,"delta":{"text":"`+strings.Repeat("a", 1<<18)+`"}}`)
+	endless := []byte(large)
+	copy(endless, "\xff\xff\xff\xf0\x00\x00\x00\x00") // 4 GB without headers
+	binary.BigEndian.PutUint32(endless[8:], crc32.ChecksumIEEE(endless[:8]))
+	for name, first := range map[string]string{"events": large, "one event": string(endless)} {
+		t.Run(name, func(t *testing.T) {
+			d := bedrockDialect
+			url, _ := d.serve(t, func(w http.ResponseWriter, r *http.Request) {
+				d.answer(true, first)(w, r)
+				for {
+					if _, err := io.WriteString(w, large); err != nil {
+						return
+					}
+				}
+			})
+			a, err := d.make(t, url, nil).Call(t.Context(), request(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Close()
+			for err == nil {
+				_, err = a.Next()
+			}
+			check(t, err)
+			if !errors.Is(err, errTooLarge) {
+				t.Errorf("got %v, want %v", err, errTooLarge)
+			}
+		})
+	}
+}
+
+func TestBedrockWhole(t *testing.T) {
+	body := func(content, reason, usage string) string {
+		return `{"output":{"message":{"role":"assistant","content":` + content + `}},"stopReason":` + reason + `,"usage":` + usage + `}`
+	}
+	const usage = `{"inputTokens":9,"outputTokens":5,"totalTokens":14}`
+	for _, tt := range []struct {
+		name, body string
+		want       Part
+		failure    string
+	}{
+		{"blocks", body(`[{"reasoningContent":{"reasoningText":{"text":"PROMPT"}}},{"text":"ANS"},{"text":"WER"}]`, `"max_tokens"`, usage),
+			Part{testAnswer, "", "length", &price.Usage{Input: 9, Output: 5}}, ""},
+		{"nothing said", body(`[]`, `"guardrail_intervened"`, `{"inputTokens":9,"outputTokens":0,"totalTokens":9}`),
+			Part{FinishReason: "content_filter", Usage: &price.Usage{Input: 9}}, ""},
+		{"no usage", body(`[{"text":"ANSWER"}]`, `"end_turn"`, `null`), Part{Content: testAnswer, FinishReason: "stop"}, ""},
+		{"no stop reason", body(`[]`, `null`, usage), Part{}, "answer ended early"},
+		{"no output", `{"stopReason":"end_turn","usage":` + usage + `}`, Part{}, "malformed answer"},
+		{"text of another kind", body(`[{"text":["PROMPT"]}]`, `"end_turn"`, usage), Part{}, "malformed answer"},
+		{"cut", converseWhole[:len(converseWhole)-1], Part{}, "malformed answer"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := bedrockDialect
+			url, calls := d.serve(t, d.answer(false, tt.body))
+			got, err := call(t.Context(), t, d.make(t, url, nil), request(false))
+			if tt.failure != "" {
+				wantFailure(t, err, Broken, 200)
+				if want := "provider broken (status 200): " + tt.failure; err.Error() != want {
+					t.Errorf("%v, want %s", err, want)
+				}
+			} else if err != io.EOF {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if n := calls.Load(); n != 1 {
+				t.Errorf("%d requests for one call", n)
+			}
+		})
+	}
+}
+
+func FuzzBedrockAnswer(f *testing.F) {
+	f.Add(converseWhole, false)
+	f.Add(strings.Join(converseStream1, ""), true)
+	f.Add(converseStream1[0]+bedrockDialect.failing, true)
+	f.Fuzz(func(t *testing.T, body string, stream bool) {
+		client := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			h := http.Header{"Content-Type": {map[bool]string{false: bedrockDialect.wholeType, true: bedrockDialect.streamType}[stream]}}
+			return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+		})}
+		p, err := call(t.Context(), t, newBedrock(t, BedrockConfig{HTTPClient: client}), request(stream))
+		if p.Usage != nil && (!p.Usage.Valid() || p.Usage.Input == 0) {
+			t.Fatalf("usage %+v", *p.Usage)
+		}
+		if strings.Trim(p.FinishReason, "abcdefghijklmnopqrstuvwxyz_") != "" {
+			t.Fatalf("finish reason %q", p.FinishReason)
+		}
+		if err == io.EOF && p.FinishReason == "" {
+			t.Fatal("an answer without a finish reason")
+		}
+	})
+}

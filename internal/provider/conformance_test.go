@@ -1,0 +1,460 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+)
+
+// dialect is a provider's protocol: what a server that speaks it says and how it
+// judges requests. The tests in this file hold every provider to the same promises.
+type dialect struct {
+	name string
+	make func(t *testing.T, url string, client *http.Client) Provider
+	// judge reports what is wrong with a request.
+	judge func(t *testing.T, r *http.Request, body []byte)
+
+	wholeType, whole string // the answer ANSWER, stop, with 9 input and 5 output tokens
+	streamType       string
+	events           []string // the same answer, event by event
+	complete         int      // so many of the events make a complete answer
+	// failing is an event that reports an error, and the error that it makes.
+	failing, failingText string
+	// refusal is an error's body; refusedAs the error that it makes with status 529.
+	refusal, refusedAs string
+}
+
+var dialects = []dialect{
+	{
+		name: "openai",
+		make: func(t *testing.T, url string, client *http.Client) Provider {
+			return clientWith(t, OpenAIConfig{BaseURL: url + "/v1", APIKey: testKey, HTTPClient: client})
+		},
+		judge:       judgeOpenAI,
+		wholeType:   "application/json",
+		whole:       wholeAnswer,
+		streamType:  "text/event-stream",
+		events:      splitAfter(stream1, "\n\n"),
+		complete:    5, // all but [DONE]
+		failing:     `data: {"error":{"message":"PROMPT","code":"boom"}}` + "\n\n",
+		failingText: "provider broken (status 200): error instead of an answer, code boom",
+		refusal:     `{"error":{"message":"PROMPT","type":"overloaded"}}`,
+		refusedAs:   "provider refused (status 529): code overloaded",
+	},
+	anthropicDialect,
+	bedrockDialect,
+}
+
+func splitAfter(s, sep string) []string {
+	parts := strings.SplitAfter(s, sep)
+	return parts[:len(parts)-1]
+}
+
+func judgeOpenAI(t *testing.T, r *http.Request, body []byte) {
+	if r.URL.Path != "/v1/chat/completions" || r.Header.Get("Authorization") != "Bearer "+testKey || !bytes.Contains(body, []byte(`"max_completion_tokens":100`)) {
+		t.Errorf("strange request %s %s", r.URL, body)
+	}
+}
+
+// conform runs a test for each dialect, as a stream and not.
+func conform(t *testing.T, test func(t *testing.T, d dialect, stream bool)) {
+	for _, d := range dialects {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/stream=%t", d.name, stream), func(t *testing.T) { test(t, d, stream) })
+		}
+	}
+}
+
+// serve is a server that judges requests and then answers with h.
+func (d dialect) serve(t *testing.T, h http.HandlerFunc) (url string, calls *atomic.Int64) {
+	t.Helper()
+	calls = new(atomic.Int64)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		d.judge(t, r, body)
+		h(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, calls
+}
+
+// answer sends events, or what there is of the buffered answer.
+func (d dialect) answer(stream bool, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", d.wholeType)
+		if stream {
+			w.Header().Set("Content-Type", d.streamType)
+		}
+		io.WriteString(w, body)
+	}
+}
+
+// all is the whole answer.
+func (d dialect) all(stream bool) string {
+	if stream {
+		return strings.Join(d.events, "")
+	}
+	return d.whole
+}
+
+var usualAnswer = Part{Content: testAnswer, FinishReason: "stop", Usage: &price.Usage{Input: 9, Output: 5}}
+
+func TestAnswers(t *testing.T) {
+	conform(t, func(t *testing.T, d dialect, stream bool) {
+		url, calls := d.serve(t, d.answer(stream, d.all(stream)))
+		got, err := call(t.Context(), t, d.make(t, url, nil), request(stream))
+		if err != io.EOF {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(usualAnswer, got); diff != "" {
+			t.Error(diff)
+		}
+		if n := calls.Load(); n != 1 {
+			t.Errorf("%d requests for one call", n)
+		}
+	})
+}
+
+// An answer that is cut is broken, and what came before is still delivered. Usage
+// is told as soon as it is known to be all.
+func TestCutAtEveryByte(t *testing.T) {
+	conform(t, func(t *testing.T, d dialect, stream bool) {
+		all := d.all(stream)
+		complete := len(all)
+		if stream {
+			complete = len(strings.Join(d.events[:d.complete], ""))
+		}
+		var end atomic.Int64
+		var abort atomic.Bool
+		url, calls := d.serve(t, func(w http.ResponseWriter, r *http.Request) {
+			d.answer(stream, all[:end.Load()])(w, r)
+			if abort.Load() {
+				w.(http.Flusher).Flush()
+				panic(http.ErrAbortHandler)
+			}
+		})
+		p := d.make(t, url, nil)
+		want := int64(0)
+		for _, cut := range []bool{false, true} {
+			abort.Store(cut)
+			for n := range len(all) {
+				end.Store(int64(n))
+				want++
+				got, err := call(t.Context(), t, p, request(stream))
+				if n >= complete {
+					if err != io.EOF || !cmp.Equal(got, usualAnswer) {
+						t.Fatalf("%d of %d bytes (cut %t): %+v, %v", n, complete, cut, got, err)
+					}
+					continue
+				}
+				wantFailure(t, err, Broken, 200)
+				if !strings.HasPrefix(testAnswer, got.Content) || got.Usage != nil && got.FinishReason == "" {
+					t.Fatalf("%d bytes (cut %t): %+v", n, cut, got)
+				}
+				if t.Failed() {
+					t.Fatalf("%d of %d bytes (cut %t): %+v, %v", n, complete, cut, got, err)
+				}
+			}
+		}
+		if n := calls.Load(); n != want {
+			t.Errorf("%d requests for %d calls", n, want)
+		}
+	})
+}
+
+func TestCutAtEveryEvent(t *testing.T) {
+	for _, d := range dialects {
+		t.Run(d.name, func(t *testing.T) {
+			for n := range d.events {
+				url, _ := d.serve(t, d.answer(true, strings.Join(d.events[:n], "")))
+				got, err := call(t.Context(), t, d.make(t, url, nil), request(true))
+				if n >= d.complete {
+					if err != io.EOF || !cmp.Equal(got, usualAnswer) {
+						t.Errorf("%d events: %+v, %v", n, got, err)
+					}
+					continue
+				}
+				wantFailure(t, err, Broken, 200)
+				if got.Usage != nil && (got.FinishReason == "" || got.Usage.Output != 5) {
+					t.Errorf("%d events: usage %+v", n, *got.Usage)
+				}
+			}
+		})
+	}
+}
+
+func TestErrorInAStream(t *testing.T) {
+	for _, d := range dialects {
+		for n := range d.complete {
+			t.Run(fmt.Sprintf("%s/after %d", d.name, n), func(t *testing.T) {
+				url, calls := d.serve(t, d.answer(true, strings.Join(d.events[:n], "")+d.failing+strings.Join(d.events[n:], "")))
+				_, err := call(t.Context(), t, d.make(t, url, nil), request(true))
+				if err == nil || err.Error() != d.failingText || calls.Load() != 1 {
+					t.Errorf("%v after %d requests, want %s", err, calls.Load(), d.failingText)
+				}
+			})
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	conform(t, func(t *testing.T, d dialect, stream bool) {
+		for _, tt := range []struct {
+			status int
+			body   string
+			want   string // "": as in the dialect
+		}{
+			{529, d.refusal, d.refusedAs},
+			{429, d.refusal, strings.Replace(d.refusedAs, "529", "429", 1)},
+			{400, d.refusal, strings.Replace(d.refusedAs, "529", "400", 1)},
+			{500, "", "provider refused (status 500)"},
+			{503, "<html>PROMPT</html>", "provider refused (status 503)"},
+			{302, "", "provider refused (status 302)"},
+		} {
+			url, calls := d.serve(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("Retry-After", "0")
+				w.Header().Set("Location", "/elsewhere")
+				w.WriteHeader(tt.status)
+				io.WriteString(w, tt.body)
+			})
+			_, err := call(t.Context(), t, d.make(t, url, nil), request(stream))
+			wantFailure(t, err, Refused, tt.status)
+			if err == nil || err.Error() != tt.want {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+			if n := calls.Load(); n != 1 {
+				t.Errorf("%d requests on status %d", n, tt.status)
+			}
+		}
+	})
+}
+
+func TestWrongAnswers(t *testing.T) {
+	conform(t, func(t *testing.T, d dialect, stream bool) {
+		for name, answer := range map[string]http.HandlerFunc{
+			"empty":       d.answer(stream, ""),
+			"prose":       d.answer(stream, testAnswer),
+			"null":        d.answer(stream, "null"),
+			"a list":      d.answer(stream, "[]"),
+			"no fields":   d.answer(stream, "{}"),
+			"another 2xx": func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(204) },
+			"a page": func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/html")
+				io.WriteString(w, d.all(stream))
+			},
+			"too large": d.answer(false, `{"pad":"`+strings.Repeat("a", maxJSON)+`",`+d.whole[1:]),
+		} {
+			t.Run(name, func(t *testing.T) {
+				url, calls := d.serve(t, answer)
+				_, err := call(t.Context(), t, d.make(t, url, nil), request(stream))
+				var e *Error
+				if !errors.As(err, &e) || e.Failure != Broken || calls.Load() != 1 {
+					t.Errorf("%v after %d requests", err, calls.Load())
+				}
+				if name == "too large" && d.wholeType == "application/json" && !stream && !errors.Is(err, errTooLarge) {
+					t.Errorf("got %v, want %v", err, errTooLarge)
+				}
+			})
+		}
+	})
+}
+
+func TestNothingIsSent(t *testing.T) {
+	conform(t, func(t *testing.T, d dialect, stream bool) {
+		closed := httptest.NewServer(nil)
+		closed.Close()
+		_, err := call(t.Context(), t, d.make(t, closed.URL, nil), request(stream))
+		wantFailure(t, err, Unreachable, 0)
+
+		url, calls := d.serve(t, d.answer(stream, d.all(stream)))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = call(ctx, t, d.make(t, url, nil), request(stream))
+		wantFailure(t, err, Unreachable, 0)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%v hides its cause", err)
+		}
+		for name, change := range map[string]func(*Request){
+			"no model":    func(r *Request) { r.Model = "" },
+			"no messages": func(r *Request) { r.Messages = nil },
+			"no cap":      func(r *Request) { r.MaxOutputTokens = 0 },
+		} {
+			req := request(stream)
+			change(&req)
+			_, err := call(t.Context(), t, d.make(t, url, nil), req)
+			if wantFailure(t, err, Unreachable, 0); t.Failed() {
+				t.Error(name)
+			}
+		}
+		if n := calls.Load(); n != 0 {
+			t.Errorf("%d requests were sent", n)
+		}
+	})
+}
+
+func TestDeadlines(t *testing.T) {
+	conform(t, func(t *testing.T, d dialect, stream bool) {
+		t.Run("before the head", func(t *testing.T) {
+			ctx := newDeadline(t)
+			url, calls := d.serve(t, func(w http.ResponseWriter, r *http.Request) {
+				ctx.pass()
+				<-r.Context().Done()
+			})
+			_, err := call(ctx, t, d.make(t, url, nil), request(stream))
+			wantFailure(t, err, Timeout, 0)
+			if !errors.Is(err, context.DeadlineExceeded) || calls.Load() != 1 {
+				t.Errorf("%v, %d requests", err, calls.Load())
+			}
+		})
+		t.Run("in the answer", func(t *testing.T) {
+			sent := d.whole[:len(d.whole)/2]
+			if stream {
+				sent = strings.Join(d.events[:d.complete-1], "")
+			}
+			ctx := newDeadline(t)
+			url, _ := d.serve(t, hang(d.answer(stream, sent)))
+			got, err := call(ctx, t, d.make(t, url, ctx.passing(len(sent))), request(stream))
+			wantFailure(t, err, Timeout, 200)
+			if stream && got.Content != testAnswer {
+				t.Errorf("%+v", got)
+			}
+		})
+	})
+}
+
+// The rest of an error holds nobody up.
+func TestErrorsAreNotWaitedFor(t *testing.T) {
+	conform(t, func(t *testing.T, d dialect, stream bool) {
+		t.Parallel()
+		url, _ := d.serve(t, hang(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(500)
+			io.WriteString(w, "{")
+		}))
+		_, err := call(t.Context(), t, d.make(t, url, nil), request(stream))
+		wantFailure(t, err, Refused, 500)
+	})
+}
+
+func TestCallersLeave(t *testing.T) {
+	for _, d := range dialects {
+		text := strings.Join(d.events[:d.complete-2], "")
+		t.Run(d.name+"/cancel", func(t *testing.T) {
+			url, _ := d.serve(t, hang(d.answer(true, text)))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			a, err := d.make(t, url, nil).Call(ctx, request(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Close()
+			if p, err := a.Next(); err != nil || p.Content == "" {
+				t.Fatalf("%+v, %v", p, err)
+			}
+			cancel(errors.New(testPrompt))
+			_, err = a.Next()
+			check(t, err)
+			wantFailure(t, err, Cancelled, 200)
+		})
+		t.Run(d.name+"/close", func(t *testing.T) {
+			left := make(chan struct{})
+			url, _ := d.serve(t, func(w http.ResponseWriter, r *http.Request) {
+				hang(d.answer(true, text))(w, r)
+				close(left)
+			})
+			a, err := d.make(t, url, nil).Call(t.Context(), request(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := a.Next(); err != nil {
+				t.Fatal(err)
+			}
+			a.Close()
+			a.Close()
+			<-left
+			_, err = a.Next()
+			wantFailure(t, err, Cancelled, 200)
+		})
+	}
+}
+
+// The made client uses a connection again after every kind of answer that ends.
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	conform(t, func(t *testing.T, d dialect, stream bool) {
+		var opened, requests atomic.Int64
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if requests.Add(1)%2 == 0 {
+				http.Error(w, "no", http.StatusTooManyRequests)
+				return
+			}
+			d.answer(stream, d.all(stream))(w, r)
+			http.NewResponseController(w).Flush()
+			time.Sleep(5 * time.Millisecond) // so that the end comes on its own
+		}))
+		s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				opened.Add(1)
+			}
+		}
+		s.Start()
+		defer s.Close()
+		p := d.make(t, s.URL, nil)
+		for range 8 {
+			call(t.Context(), t, p, request(stream))
+		}
+		if n := opened.Load(); n != 1 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+// environment holds what redirects or charges the official SDKs.
+var environment = map[string]string{
+	"ANTHROPIC_API_KEY": "other", "ANTHROPIC_AUTH_TOKEN": "other", "ANTHROPIC_PROFILE": "other",
+	"ANTHROPIC_CUSTOM_HEADERS": "X-Api-Key: other", "OPENAI_API_KEY": "other",
+	"AWS_ACCESS_KEY_ID": "other", "AWS_SECRET_ACCESS_KEY": "other", "AWS_SESSION_TOKEN": "other",
+	"AWS_BEARER_TOKEN_BEDROCK": "other", "AWS_REGION": "xx-other-1", "AWS_PROFILE": "other", "AWS_MAX_ATTEMPTS": "7",
+}
+
+func TestNoVariableChangesACall(t *testing.T) {
+	elsewhere, astray := server(t, func(w http.ResponseWriter, r *http.Request) {})
+	for _, name := range []string{
+		"ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+	} {
+		t.Setenv(name, elsewhere)
+	}
+	for name, value := range environment {
+		t.Setenv(name, value)
+	}
+	conform(t, func(t *testing.T, d dialect, stream bool) {
+		url, calls := d.serve(t, d.answer(stream, d.all(stream)))
+		_, err := call(t.Context(), t, d.make(t, url, nil), request(stream))
+		if err != io.EOF || calls.Load() != 1 {
+			t.Errorf("%v; %d calls", err, calls.Load())
+		}
+		failing, calls := d.serve(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) })
+		_, err = call(t.Context(), t, d.make(t, failing, nil), request(stream))
+		if wantFailure(t, err, Refused, 503); calls.Load() != 1 {
+			t.Errorf("%d requests for one call", calls.Load())
+		}
+	})
+	if n := astray.Load(); n != 0 {
+		t.Errorf("%d requests went astray", n)
+	}
+}

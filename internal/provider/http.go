@@ -1,0 +1,318 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Bounds on what a provider may send, in decoded bytes.
+const (
+	maxJSON     = 8 << 20  // a buffered answer
+	maxStream   = 64 << 20 // a whole stream
+	maxEvent    = 1 << 20  // one line or one server-sent event of a stream
+	maxLeftover = 64 << 10 // an error body, or what follows the end of a stream
+)
+
+// briefly is how long the rest of a body is waited for when all that matters is
+// known. It is read at all because only a finished connection is used again.
+const briefly = 500 * time.Millisecond
+
+// api is a provider that takes JSON at one URL and answers in JSON or, to a stream,
+// in server-sent events.
+type api struct {
+	endpoint string
+	header   http.Header // sent with every request
+	client   http.Client
+	// How answers are read: a buffered one, and a stream's events.
+	whole  func(body []byte) (Part, error)
+	events func(*eventReader) events
+}
+
+// newAPI checks the URL, under which path is. Its errors do not quote what may hold
+// a secret where it should not.
+func newAPI(baseURL, path string, client *http.Client) (api, error) {
+	u, err := parseBaseURL(baseURL)
+	if err != nil {
+		return api{}, err
+	}
+	header := http.Header{}
+	header.Set("Content-Type", "application/json")
+	header.Set("User-Agent", "tokenfuse")
+	return api{endpoint: u.JoinPath(path).String(), header: header, client: withoutRedirects(client)}, nil
+}
+
+func parseBaseURL(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
+		return nil, errors.New("base URL is not an absolute http or https URL")
+	}
+	if u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return nil, errors.New("base URL has a user, a query or a fragment")
+	}
+	return u, nil
+}
+
+// checkKey refuses a key that cannot be a header's value.
+func checkKey(key string) error {
+	for _, c := range []byte(key) {
+		if c <= ' ' || c > '~' {
+			return errors.New("API key has a character that is not printable ASCII")
+		}
+	}
+	return nil
+}
+
+// withoutRedirects copies client, or makes one if it is nil. A redirect may send
+// the request, and with it the bill, a second time.
+func withoutRedirects(client *http.Client) http.Client {
+	if client == nil {
+		client = newHTTPClient()
+	}
+	c := *client
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return c
+}
+
+// newHTTPClient makes a client that speaks HTTP/1.1, so that no layer below ever
+// sends a request again, and has no time limit but the context's once connected.
+func newHTTPClient() *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Client{Transport: &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxIdleConns:           64,
+		MaxIdleConnsPerHost:    64,
+		IdleConnTimeout:        30 * time.Second, // less than servers', so that few calls meet a dead one
+		MaxResponseHeaderBytes: 64 << 10,
+		DisableCompression:     true, // it would hold tokens back
+		Protocols:              protocols,
+	}}
+}
+
+// call sends one request with the JSON that encode gives; ctx bounds the whole
+// answer, to its last part. A call that never got a connection is Unreachable,
+// whatever ended it: nothing was billed. In every other case that leaves doubt the
+// request counts as sent.
+func (a *api) call(ctx context.Context, req any, stream bool) (Answer, error) {
+	body, err := encodeJSON(req)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, unsent(err)
+	}
+
+	var dialling atomic.Bool
+	trace := &httptrace.ClientTrace{
+		GetConn: func(string) { dialling.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { dialling.Store(false) },
+	}
+	callCtx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, trace))
+	httpReq, err := http.NewRequestWithContext(callCtx, http.MethodPost, a.endpoint, bytes.NewReader(body))
+	if err != nil {
+		cancel()
+		return nil, unsent(errors.New("cannot make the request"))
+	}
+	httpReq.Header = a.header.Clone()
+	if stream {
+		httpReq.Header.Set("Accept", "text/event-stream")
+	} else {
+		httpReq.Header.Set("Accept", "application/json")
+	}
+
+	resp, err := a.client.Do(httpReq)
+	if err != nil {
+		cancel()
+		if dialling.Load() {
+			return nil, unsent(err)
+		}
+		return nil, failed(ctx, 0, err)
+	}
+	answer, err := a.open(ctx, callCtx, cancel, resp, stream)
+	if err != nil {
+		cancel()
+		resp.Body.Close()
+		return nil, err
+	}
+	return answer, nil
+}
+
+func encodeJSON(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, errors.New("request cannot be encoded as JSON")
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// open checks the head of resp and chooses the reader of its body. ctx is the
+// caller's; callCtx and cancel are those of the request.
+func (a *api) open(ctx, callCtx context.Context, cancel context.CancelFunc, resp *http.Response, asked bool) (Answer, error) {
+	status := resp.StatusCode
+	if status >= 300 {
+		return nil, refused(status, errorCode(readBriefly(resp.Body, cancel)))
+	}
+	if status != http.StatusOK {
+		return nil, failed(ctx, status, errStatus)
+	}
+	switch contentType := mediaType(resp); {
+	case contentType == "text/event-stream" && asked:
+		return &stream{
+			ctx: ctx, callCtx: callCtx, cancel: cancel, body: resp.Body, status: status,
+			events: a.events(newEventReader(resp.Body, maxEvent, maxStream)),
+			rest:   func() { readBriefly(resp.Body, cancel) },
+		}, nil
+	case contentType == "application/json":
+		// Some servers answer so although a stream was asked for.
+		body, err := readWhole(resp.Body)
+		if err != nil {
+			return nil, failed(ctx, status, err)
+		}
+		part, err := a.whole(body)
+		if err != nil {
+			return nil, failed(ctx, status, err)
+		}
+		cancel()
+		resp.Body.Close()
+		return &whole{part: part}, nil
+	}
+	return nil, failed(ctx, status, errContentType)
+}
+
+func mediaType(resp *http.Response) string {
+	t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return t
+}
+
+// readWhole reads a buffered answer within maxJSON.
+func readWhole(body io.Reader) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(body, maxJSON+1))
+	if err == nil && len(b) > maxJSON {
+		err = errTooLarge
+	}
+	return b, err
+}
+
+// readBriefly reads what is left of body, within maxLeftover and briefly.
+func readBriefly(body io.Reader, cancel context.CancelFunc) []byte {
+	timer := time.AfterFunc(briefly, cancel)
+	defer timer.Stop()
+	b, _ := io.ReadAll(io.LimitReader(body, maxLeftover))
+	return b
+}
+
+// wireError is a failure in our own words, so it is safe to show.
+type wireError string
+
+func (e wireError) Error() string { return string(e) }
+
+const (
+	errStatus      = wireError("unexpected status")
+	errContentType = wireError("unexpected content type")
+	errMalformed   = wireError("malformed answer")
+	errTooLarge    = wireError("answer too large")
+	errUnfinished  = wireError("answer ended early")
+	errConnection  = wireError("connection failed")
+)
+
+// errorInstead is the failure of an answer that turned out to be an error.
+func errorInstead(code string) wireError {
+	if code == "" {
+		return "error instead of an answer"
+	}
+	return wireError("error instead of an answer, code " + code)
+}
+
+// unsent is the *Error of a request that did not leave this process.
+func unsent(err error) *Error { return &Error{Failure: Unreachable, Err: err} }
+
+// impossible is the *Error of a request that this provider cannot be sent.
+func impossible(why string) *Error { return &Error{Failure: Refused, Err: wireError(why)} }
+
+// refused is the *Error of a request that was answered with an error status.
+func refused(status int, code string) *Error {
+	e := &Error{Failure: Refused, Status: status}
+	if code != "" {
+		e.Err = wireError("code " + code)
+	}
+	return e
+}
+
+// failed is the *Error of a request that may have been billed.
+func failed(ctx context.Context, status int, err error) *Error {
+	e := &Error{Failure: Broken, Status: status}
+	var timeout net.Error
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		e.Failure, e.Err = Timeout, ctx.Err()
+	case ctx.Err() != nil:
+		e.Failure, e.Err = Cancelled, ctx.Err()
+	case errors.As(err, &timeout) && timeout.Timeout():
+		e.Failure, e.Err = Timeout, errConnection
+	default:
+		e.Err = safe(err)
+	}
+	return e
+}
+
+// safe drops errors whose text may quote the answer, as net/http's own do when
+// they meet a malformed head.
+func safe(err error) error {
+	var wire wireError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &wire):
+		return wire
+	case errors.As(err, &op):
+		return op
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errUnfinished
+	}
+	return errConnection
+}
+
+// errorCode finds the code, or else the type, in an error envelope of OpenAI's or
+// Anthropic's. Messages are never read, since they may quote the prompt.
+func errorCode(body []byte) string {
+	var envelope struct {
+		Error struct{ Code, Type json.RawMessage }
+	}
+	if json.Unmarshal(body, &envelope) != nil {
+		return ""
+	}
+	for _, raw := range []json.RawMessage{envelope.Error.Code, envelope.Error.Type} {
+		if word := strings.Trim(string(raw), `"`); word != "null" && isCode(word) {
+			return word
+		}
+	}
+	return ""
+}
+
+// isCode reports whether s is a plain word: only that is believed to be a code.
+func isCode(s string) bool {
+	return isWord(s, 64, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
+}
+
+// isReason reports whether s may be shown as a finish reason.
+func isReason(s string) bool { return isWord(s, 32, "abcdefghijklmnopqrstuvwxyz_") }
+
+func isWord(s string, longest int, alphabet string) bool {
+	return s != "" && len(s) <= longest && strings.Trim(s, alphabet) == ""
+}
+
+func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
