@@ -273,7 +273,7 @@ func functions(s *stack, p *problems) {
 			}
 		}
 	}
-	p.equal("memory", fmt.Sprint(s.get("Generate", "MemorySize"), s.get("ClearLimit", "MemorySize"), s.get("SpendAlarm", "MemorySize")), "512 256 256")
+	p.equal("memory", fmt.Sprint(s.get("Generate", "MemorySize"), s.get("ClearLimit", "MemorySize"), s.get("SpendAlarm", "MemorySize")), "512 512 512")
 	p.equal("timeouts", fmt.Sprint(s.get("Generate", "Timeout"), s.get("ClearLimit", "Timeout"), s.get("SpendAlarm", "Timeout")), "120 29 120")
 	p.equal("concurrency", s.get("Generate", "ReservedConcurrentExecutions"), nil)
 }

@@ -74,13 +74,14 @@ func newTally() *tally {
 	return t
 }
 
-func (t *tally) addSpend(s spend) error {
+func (t *tally) addRecord(r record) error {
+	a := r.amount()
 	// If the total does not overflow no part of it does.
-	if err := t.total.add(s.amount); err != nil {
+	if err := t.total.add(a); err != nil {
 		return err
 	}
-	for k, name := range [kinds]string{byTier: s.tier, byFeature: s.feature, byModel: s.model, byIdentity: s.identity} {
-		if err := t.addTo(kind(k), name, s.amount); err != nil {
+	for k, name := range [kinds]string{byTier: r.Tier, byFeature: r.Feature, byModel: r.Model, byIdentity: r.Identity} {
+		if err := t.addTo(kind(k), name, a); err != nil {
 			return err
 		}
 	}

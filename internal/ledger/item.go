@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -14,19 +13,18 @@ import (
 
 type item = map[string]types.AttributeValue
 
-// Attributes of a spend event.
+// Attributes of a spend event beside its key.
 const (
-	attrTime     = "time" // microseconds since 1970
-	attrIdentity = "identity"
-	attrCost     = "pico_dollars"
-	attrCall     = "call"    // JSON of a call
-	attrExpires  = "expires" // seconds since 1970
+	attrEvent   = "event"   // JSON of a record
+	attrExpires = "expires" // seconds since 1970
 )
 
-// call is the rest of an event, in one attribute: to take apart one each was most of
-// the work of a sum, for the store and for us. It is named as in the log; what is
-// empty or 0 is left out.
-type call struct {
+// record is an event as it is kept, all in one attribute: to take apart many of them
+// was most of the work of a sum, for the store and for us. It is named as in the log;
+// what may be empty or 0 is left out then.
+type record struct {
+	Time        int64   `json:"time"` // microseconds since 1970
+	Identity    string  `json:"identity"`
 	Tier        string  `json:"tier,omitempty"`
 	Feature     string  `json:"feature,omitempty"`
 	Model       string  `json:"model,omitempty"`
@@ -35,6 +33,7 @@ type call struct {
 	CacheWrite  int64   `json:"cache_write,omitempty"`
 	Output      int64   `json:"output,omitempty"`
 	Reasoning   int64   `json:"reasoning,omitempty"`
+	Cost        int64   `json:"pico_dollars"`
 	Outcome     Outcome `json:"outcome"`
 	Estimated   bool    `json:"estimated,omitempty"`
 }
@@ -55,58 +54,28 @@ func expiry(micros int64) types.AttributeValue {
 // item is e as it is kept.
 func (e Event) item(p partition) (item, error) {
 	u := e.Usage
-	call, err := json.Marshal(call{Tier: e.Tier, Feature: e.Feature, Model: e.Model,
+	data, err := json.Marshal(record{Time: e.Time.UnixMicro(), Identity: e.Identity, Tier: e.Tier, Feature: e.Feature, Model: e.Model,
 		Input: u.Input, CachedInput: u.CachedInput, CacheWrite: u.CacheWrite, Output: u.Output, Reasoning: u.Reasoning,
-		Outcome: e.Outcome, Estimated: e.Estimated})
+		Cost: int64(e.Cost), Outcome: e.Outcome, Estimated: e.Estimated})
 	if err != nil {
 		return nil, err
 	}
 	it := keyOf(p.key(), e.Reservation)
-	it[attrTime] = number(e.Time.UnixMicro())
-	it[attrIdentity] = text(e.Identity)
-	it[attrCost] = number(int64(e.Cost))
-	it[attrCall] = text(string(call))
+	it[attrEvent] = text(string(data))
 	it[attrExpires] = expiry(e.Time.UnixMicro())
 	return it, nil
 }
 
-// spend is what a sum needs of an event.
-type spend struct {
-	time                           int64
-	identity, tier, feature, model string
-	amount                         Amount
-}
-
-func decodeSpend(it item) (spend, error) {
-	at, err := numberOf(it, attrTime)
-	if err != nil {
-		return spend{}, err
+// amount is r by itself.
+func (r record) amount() Amount {
+	a := Amount{Calls: 1, Cost: price.Pico(r.Cost)}
+	if r.Outcome == Abandoned {
+		a.Abandoned, a.AbandonedCost = 1, a.Cost
 	}
-	cost, err := numberOf(it, attrCost)
-	if err != nil {
-		return spend{}, err
+	if r.Estimated {
+		a.Estimated = 1
 	}
-	c, err := decodeCall(it)
-	if err != nil {
-		return spend{}, err
-	}
-	s := spend{time: at, identity: textOf(it, attrIdentity), tier: c.Tier, feature: c.Feature, model: c.Model,
-		amount: Amount{Calls: 1, Cost: price.Pico(cost)}}
-	if c.Outcome == Abandoned {
-		s.amount.Abandoned, s.amount.AbandonedCost = 1, s.amount.Cost
-	}
-	if c.Estimated {
-		s.amount.Estimated = 1
-	}
-	return s, nil
-}
-
-func decodeCall(it item) (call, error) {
-	var c call
-	if err := json.Unmarshal([]byte(textOf(it, attrCall)), &c); err != nil {
-		return c, errors.New("an event without a valid " + attrCall)
-	}
-	return c, nil
+	return a
 }
 
 func textOf(it item, name string) string {

@@ -28,8 +28,9 @@ func TestItem(t *testing.T) {
 		t.Fatalf("%d items", len(items))
 	}
 	want := map[string]string{
-		"sk": "reservation-1", "time": "1772453461123456", "identity": "user#1", "pico_dollars": "9223372036854775807", "expires": "1775909461",
-		"call": `{"tier":"pro","feature":"cv","model":"small","input":5,"cached_input":2,"cache_write":1,"output":9,"reasoning":3,"outcome":"completed","estimated":true}`,
+		"sk": "reservation-1", "expires": "1775909461",
+		"event": `{"time":1772453461123456,"identity":"user#1","tier":"pro","feature":"cv","model":"small","input":5,"cached_input":2,"cache_write":1,` +
+			`"output":9,"reasoning":3,"pico_dollars":9223372036854775807,"outcome":"completed","estimated":true}`,
 	}
 	for name, v := range items[0] {
 		got := ""

@@ -19,7 +19,7 @@ const (
 	// parallel is the number of partitions that are read at a time.
 	parallel = 8
 	// page is the most items in a page, about a quarter of what DynamoDB would send of
-	// events: decoded they take ten times the room.
+	// events: decoded they take several times the room.
 	page = 1000
 )
 
@@ -144,12 +144,14 @@ func (s *summing) takeRollUps(ctx context.Context, h hour) error {
 // takeEvents adds the events of a partition.
 func (s *summing) takeEvents(ctx context.Context, p partition) error {
 	t := newTally()
-	err := s.read(ctx, query(p.key()), func(it item) error {
-		e, err := decodeSpend(it)
-		if err != nil || !s.window.holds(e.time) {
+	in := query(p.key())
+	in.ProjectionExpression = aws.String(attrEvent)
+	err := s.read(ctx, in, func(it item) error {
+		r, err := decodeRecord(it)
+		if err != nil || !s.window.holds(r.Time) {
 			return err
 		}
-		return t.addSpend(e)
+		return t.addRecord(r)
 	})
 	if err != nil {
 		return err

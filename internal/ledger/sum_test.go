@@ -162,23 +162,27 @@ func TestBrokenItems(t *testing.T) {
 		pk, sk string
 		item   item
 	}
-	// event is one that is right but for an attribute.
-	event := func(name string, v types.AttributeValue) stored {
-		it := item{attrTime: number(noon.UnixMicro()), attrCost: number(1), attrCall: text(`{"outcome":"completed"}`), name: v}
-		if v == nil {
-			delete(it, name)
+	event := func(v types.AttributeValue) stored {
+		it := item{attrExpires: number(1 << 40)}
+		if v != nil {
+			it[attrEvent] = v
 		}
 		return stored{"2026-03-02T12:00#0", "r", it}
 	}
+	at := fmt.Sprintf(`"time":%d,`, noon.UnixMicro())
 	rolled := func(sums string) stored { return stored{"minutes#2026-03-02T12", "00#0", item{attrSums: text(sums)}} }
 	for name, broken := range map[string]stored{
-		"no time":             event(attrTime, nil),
-		"no cost":             event(attrCost, nil),
-		"negative cost":       event(attrCost, number(-1)),
-		"cost is text":        event(attrCost, text("1")),
-		"cost beyond int64":   event(attrCost, &types.AttributeValueMemberN{Value: "9223372036854775808"}),
-		"no call":             event(attrCall, nil),
-		"call is no JSON":     event(attrCall, text("{")),
+		"no event":            event(nil),
+		"event is a number":   event(number(1)),
+		"event is no JSON":    event(text("{")),
+		"event is empty":      event(text("")),
+		"no time":             event(text(`{"pico_dollars":1}`)),
+		"negative time":       event(text(`{"time":-1,"pico_dollars":1}`)),
+		"no cost":             event(text(`{` + at + `"outcome":"completed"}`)),
+		"negative cost":       event(text(`{` + at + `"pico_dollars":-1}`)),
+		"cost is text":        event(text(`{` + at + `"pico_dollars":"1"}`)),
+		"cost is a fraction":  event(text(`{` + at + `"pico_dollars":1.5}`)),
+		"cost beyond int64":   event(text(`{` + at + `"pico_dollars":9223372036854775808}`)),
 		"sums are no JSON":    rolled(`{`),
 		"sums are no numbers": rolled(`{"tiers":{"user":["1"]}}`),
 		"too many sums":       rolled(`{"tiers":{"user":[1,1,1,1,1,1]}}`),
@@ -256,5 +260,21 @@ func TestTopIsExact(t *testing.T) {
 		if s.Top[0].Identity != "user#steady" || s.Top[0].Cost != 45 || len(s.Top) != 10 {
 			t.Errorf("%+v", s.Top)
 		}
+	}
+}
+
+// Identities are foreign text: each comes out as it went in, from events and from
+// roll-ups.
+func TestForeignNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.ledger()
+	for _, identity := range []string{`user#"o'hara"`, `user#\`, "user#<&>", "user#\u2028\x00\x7f\n", "user#Zoë 🔥", "user#zoë", "event", "{}", " "} {
+		w.record(l, w.event(noon, func(e *Event) { e.Identity = identity }))
+	}
+	w.wantSum(l, noon, noon.Add(time.Minute))
+	w.advance(time.Hour)
+	for range 2 { // closed and rolled up
+		w.wantSum(l, noon, noon.Add(time.Minute))
 	}
 }

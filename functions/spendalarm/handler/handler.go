@@ -21,6 +21,13 @@
 //     ends by itself after fuseFor. What an operator set is left alone.
 //   - Nothing of a prompt or an answer is known here. Metrics bear no identities.
 //
+// # Denials
+//
+// Denials are not among the metrics that are put here: they are free, which means
+// that none leaves a trace in a table, so that spendalarm has nowhere to count them.
+// generate, which denies, writes the metric Denied (by Limit) to its own log, in
+// Embedded Metric Format and in the same namespace.
+//
 // # The threshold
 //
 // A fixed number of dollars; or factor x the highest normal hour of the past 30 days,
@@ -95,7 +102,7 @@ type Config struct {
 	CloudWatch CloudWatch
 	Namespace  string // of the metrics; empty: tokenfuse
 	Fuse       *fuse.Writer
-	Endpoint   string           // of the admin routes, for the commands in messages; empty: $TOKENFUSE_ENDPOINT
+	Endpoint   string           // of the admin routes, for the commands in messages; empty: they name none
 	Now        func() time.Time // nil: time.Now
 	Log        *slog.Logger     // nil: slog.Default()
 }

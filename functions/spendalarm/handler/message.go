@@ -49,12 +49,19 @@ func (h *Handler) send(ctx context.Context, p page, r Result) error {
 		MessageAttributes: map[string]types.MessageAttributeValue{
 			"event":         attribute("String", r.Paged),
 			"level":         attribute("Number", strconv.Itoa(r.Level)),
-			"spend_usd":     attribute("Number", r.SpendUSD),
-			"threshold_usd": attribute("Number", r.ThresholdUSD),
+			"spend_usd":     attribute("Number", comparable(p.sum.Total.Cost)),
+			"threshold_usd": attribute("Number", comparable(p.threshold.amount)),
 			"report":        attribute("String", string(report)),
 		},
 	})
 	return err
+}
+
+// comparable is an amount as subscriptions can filter by: they compare numbers to 5
+// digits after the point (SNS, "Filter policy constraints"). The report is exact.
+func comparable(p price.Pico) string {
+	const digit = price.Dollar / 100_000
+	return ((p/digit + p%digit/(digit/2)) * digit).String()
 }
 
 // subject is at most 100 ASCII characters.
@@ -105,9 +112,13 @@ func (p page) text(r Result, endpoint string) string {
 	line("%s", p.fuseText(r))
 	line("")
 	line("What you can do:")
+	where := "" // the command finds it as people have set it
+	if endpoint != "" {
+		where = " --endpoint " + quote(endpoint)
+	}
 	for _, c := range commands(r.Top) {
 		line("  %s", c.what)
-		line("    tokenfuse %s --endpoint %s", c.command, endpointArgument(endpoint))
+		line("    tokenfuse %s%s", c.command, where)
 	}
 	line("")
 	line("What you set stays: the alarm does not override it. If this much is normal now, raise %s in tokenfuse.yaml.", p.threshold.raise)
@@ -152,15 +163,8 @@ func commands(top []Spender) []command {
 		command{"ask anonymous callers for a challenge", "fuse set challenge --for 1h"},
 		command{"cut off anonymous callers", "fuse set anonymous_off --for 1h"},
 		command{"cut off everybody: open the fuse", "fuse set open --for 1h"},
-		command{"serve everybody again", "fuse set closed"})
-}
-
-// endpointArgument is the endpoint for a shell.
-func endpointArgument(endpoint string) string {
-	if endpoint == "" {
-		return `"$TOKENFUSE_ENDPOINT"`
-	}
-	return quote(endpoint)
+		command{"serve everybody again", "fuse set closed"},
+		command{"clear the limits of a user who was hit unfairly (USER: id or e-mail address)", "clear-limit USER --type all"})
 }
 
 // breakdown lists shares, the largest first.

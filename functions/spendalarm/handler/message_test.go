@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +25,13 @@ var update = flag.Bool("update", false, "write testdata/message.txt afresh")
 // incident is a page with something of everything.
 func incident(t *testing.T) (*rig, Result) {
 	t.Helper()
+	g := beforeIncident(t)
+	return g, g.tick()
+}
+
+// beforeIncident is a rig of which the next tick pages with something of everything.
+func beforeIncident(t *testing.T) *rig {
+	t.Helper()
 	g := newRig(t, policy.Alarm{Threshold: 8 * price.Dollar, Factor: 4, Fuse: "challenge"})
 	g.hoursAgo(100, 190)
 	g.hoursAgo(60, 120)
@@ -36,40 +45,53 @@ func incident(t *testing.T) (*rig, Result) {
 	} {
 		g.spend(c)
 	}
-	return g, g.tick()
+	return g
 }
 
 func TestMessage(t *testing.T) {
 	t.Parallel()
 	g, _ := incident(t)
 	m := g.inbox.Messages()[0]
-	got := "Subject: " + m.Subject + "\n\n" + m.Message
-	const file = "testdata/message.txt"
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+		if err := os.WriteFile(messageFile, []byte(asShown(m.Subject, m.Message)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(file)
+	wantMessage(t, m.Subject, m.Message)
+}
+
+// messageFile is what the page of an incident says, as the README shows it.
+const messageFile = "testdata/message.txt"
+
+func asShown(subject, message string) string { return "Subject: " + subject + "\n\n" + message }
+
+func wantMessage(t *testing.T, subject, message string) {
+	t.Helper()
+	want, err := os.ReadFile(messageFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("the message is not as in %s (-update writes it):\n%s", file, diff)
+	if diff := cmp.Diff(string(want), asShown(subject, message)); diff != "" {
+		t.Errorf("the message is not as in %s (-update writes it):\n%s", messageFile, diff)
 	}
 }
 
 func TestReportForMachines(t *testing.T) {
 	t.Parallel()
 	g, r := incident(t)
-	a := g.inbox.Messages()[0].Attributes
+	wantAttributes(t, g.inbox.Messages()[0].Attributes, r)
+}
+
+// wantAttributes asserts what machines get of an incident of which r is the result.
+func wantAttributes(t *testing.T, a map[string]string, r Result) {
+	t.Helper()
 	for name, want := range map[string]string{"event": "opened", "level": "1", "spend_usd": "12.4", "threshold_usd": "7.6"} {
 		if a[name] != want {
 			t.Errorf("attribute %s is %q, want %q", name, a[name], want)
 		}
 	}
-	if len(a) > 10 {
-		t.Errorf("%d attributes: SQS takes 10", len(a))
+	if len(a) != 5 {
+		t.Errorf("attributes %v", slices.Collect(maps.Keys(a)))
 	}
 	var report Result
 	d := json.NewDecoder(strings.NewReader(a["report"]))
@@ -141,7 +163,7 @@ func TestEndpointIsOptional(t *testing.T) {
 	g.handler.Endpoint = ""
 	g.spend(call{cents: 900})
 	g.tick()
-	if m := g.inbox.Messages()[0].Message; !strings.Contains(m, `tokenfuse fuse set closed --endpoint "$TOKENFUSE_ENDPOINT"`) {
+	if m := g.inbox.Messages()[0].Message; !strings.Contains(m, "\n    tokenfuse fuse set closed\n") {
 		t.Error(m)
 	}
 }
@@ -153,6 +175,18 @@ func TestDollars(t *testing.T) {
 		8 * price.Dollar: "$8.00", math.MaxInt64: "$9223372.04",
 	} {
 		if got := dollars(p); got != want {
+			t.Errorf("%d: %s, want %s", p, got, want)
+		}
+	}
+}
+
+func TestComparable(t *testing.T) {
+	t.Parallel()
+	for p, want := range map[price.Pico]string{
+		0: "0", 4_999_999: "0", 5_000_000: "0.00001", 12_400_000_000_000: "12.4", 12_345_674_999_999: "12.34567", 12_345_675_000_000: "12.34568",
+		math.MaxInt64: "9223372.03685",
+	} {
+		if got := comparable(p); got != want {
 			t.Errorf("%d: %s, want %s", p, got, want)
 		}
 	}

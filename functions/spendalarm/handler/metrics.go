@@ -21,8 +21,7 @@ const metricsTimeout = 15 * time.Second
 
 // measure puts the metrics. Each is a gauge as of now: a maximum over time makes
 // sense, a sum does not. Dimensions are names of the policy alone, of which there are
-// few: each combination costs money. Denials are not here: what a denial writes, it
-// writes to the log of generate.
+// few: each combination costs money.
 //
 //	TrailingHourDollars         all, and by Tier
 //	TrailingHourCalls

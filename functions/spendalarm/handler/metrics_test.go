@@ -19,18 +19,7 @@ import (
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, policy.Alarm{Threshold: 8 * price.Dollar})
-	// Another process has committed a fifth of what may be spent at once, 5 dollars.
-	buckets, err := bucket.New(g.db(nil), bucket.Options{Table: g.table, LongestPeriod: 2 * time.Hour, Now: g.now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool, err := buckets.NewPool("pool#all", int64(20*price.Dollar), time.Hour, bucket.PoolOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if reserved, _, err := pool.Reserve(context.Background(), int64(price.Dollar)); reserved == nil {
-		t.Fatal(err)
-	}
+	g.commit(price.Dollar) // a fifth of what may be spent at once
 	g.spend(call{cents: 1225, identity: "user#secret-name"})
 	g.spend(call{cents: 75, tier: "renamed"})
 	g.tick()
@@ -60,6 +49,22 @@ func TestMetrics(t *testing.T) {
 	}
 	if strings.Contains(g.log.String(), "secret-name") {
 		t.Error("the log names an identity")
+	}
+}
+
+// commit draws on the pool, as another process does.
+func (g *rig) commit(amount price.Pico) {
+	g.t.Helper()
+	buckets, err := bucket.New(g.db(nil), bucket.Options{Table: g.table, LongestPeriod: 2 * time.Hour, Now: g.now})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	pool, err := buckets.NewPool("pool#all", int64(20*price.Dollar), time.Hour, bucket.PoolOptions{})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if reserved, _, err := pool.Reserve(context.Background(), int64(amount)); reserved == nil {
+		g.t.Fatal(err)
 	}
 }
 
