@@ -14,12 +14,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tokenfuse/tokenfuse/local/buffer"
 	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 )
 
 // lines are JSON objects, one a line.
-func (w *world) lines(log *synced) []object {
+func (w *world) lines(log *buffer.Synced) []object {
 	w.t.Helper()
 	var all []object
 	for line := range strings.Lines(log.String()) {

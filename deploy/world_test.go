@@ -35,6 +35,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/local/buffer"
 	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/inbox"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
@@ -79,12 +80,12 @@ type world struct {
 	mu   sync.Mutex
 	used map[string]map[grant]bool // by function
 
-	later   atomic.Int64       // how far the functions' clock is ahead, in ns
-	arrived atomic.Value       // func(), called when a call reaches the model
-	metrics synced             // what generate writes for CloudWatch
-	logs    map[string]*synced // of generate and spendalarm
-	limits  bucket.Options     // of generate and clearlimit
-	ledgers *ledger.Options    // of generate and spendalarm
+	later   atomic.Int64              // how far the functions' clock is ahead, in ns
+	arrived atomic.Value              // func(), called when a call reaches the model
+	metrics buffer.Synced             // what generate writes for CloudWatch
+	logs    map[string]*buffer.Synced // of generate and spendalarm
+	limits  bucket.Options            // of generate and clearlimit
+	ledgers *ledger.Options           // of generate and spendalarm
 
 	generate   *generate.Handler
 	clearlimit func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error)
@@ -94,7 +95,7 @@ type world struct {
 func newWorld(t *testing.T, s *stack) *world {
 	t.Helper()
 	w := &world{t: t, stack: s, inbox: inbox.New(time.Now),
-		used: map[string]map[grant]bool{"Generate": {}, "ClearLimit": {}, "SpendAlarm": {}}, logs: map[string]*synced{"Generate": {}, "SpendAlarm": {}}}
+		used: map[string]map[grant]bool{"Generate": {}, "ClearLimit": {}, "SpendAlarm": {}}, logs: map[string]*buffer.Synced{"Generate": {}, "SpendAlarm": {}}}
 	w.arrived.Store(func() {})
 	model := upstream.New(upstream.Options{})
 	models := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
@@ -248,24 +249,6 @@ func (w *world) callOf(r *http.Request, body []byte) grant {
 	}
 	form, _ := url.ParseQuery(string(body))
 	return grant{"sns:" + form.Get("Action"), strings.Replace(form.Get("TopicArn"), topicARN, "<Topic>", 1), ""}
-}
-
-// synced is a buffer that may be written and read at once.
-type synced struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *synced) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *synced) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // caller is who calls generate: a user with a token, or somebody with or without a pass.

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/local/buffer"
 	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/faults"
 )
@@ -47,7 +47,7 @@ type world struct {
 	net   *faults.Transport
 	table string
 	db    *dynamodb.Client
-	log   syncBuffer
+	log   buffer.Synced
 
 	// plan is what happens to a call, by its target and body; nil: nothing.
 	plan func(target, body string) faults.Fault
@@ -246,21 +246,4 @@ func (w *world) items(pk string) []item {
 		w.t.Fatal(err)
 	}
 	return items
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -21,6 +20,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/local/buffer"
 	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/faults"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -72,7 +72,7 @@ type rig struct {
 	net     *faults.Transport // between the handler and the store
 	db      *dynamodb.Client  // past it
 	table   string
-	log     *syncBuffer
+	log     *buffer.Synced
 	callers *bucket.Buckets // of generate
 	emails  *emails.Index   // of generate
 
@@ -82,7 +82,7 @@ type rig struct {
 
 func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 	t.Helper()
-	g := &rig{t: t, log: &syncBuffer{}, net: &faults.Transport{}, now: noon}
+	g := &rig{t: t, log: &buffer.Synced{}, net: &faults.Transport{}, now: noon}
 	yaml := testPolicy
 	for _, f := range edit {
 		yaml = f(yaml)
@@ -299,24 +299,6 @@ func (g *rig) logged(message string) []map[string]any {
 func user(id string) *target { return &target{kind: limits.User, id: id} }
 func net(id string) *target  { return &target{kind: limits.Network, id: id} }
 func pass(id string) *target { return &target{kind: limits.Pass, id: id} }
-
-// syncBuffer is a log that may be written and read at once.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 // shortTempered are the handler's buckets, but soon tired of a store that fails.
 func (g *rig) shortTempered() *bucket.Buckets {

@@ -7,10 +7,11 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/emf"
+	"github.com/tokenfuse/tokenfuse/local/buffer"
 )
 
 // metric reads what the last line of the metrics says.
-func (g *rig) metric(t *testing.T, out *syncBuffer) map[string]any {
+func (g *rig) metric(t *testing.T, out *buffer.Synced) map[string]any {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	var line map[string]any
@@ -24,7 +25,7 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, siege)
 	g.freeze(0)
-	var out syncBuffer
+	var out buffer.Synced
 	g.handler.Metrics = emf.New(&out, "tokenfuse", g.now)
 	user := g.token("somebody", "")
 	want := func(a answer, status int, present map[string]any, absent ...string) {

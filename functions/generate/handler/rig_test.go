@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/local/buffer"
 	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/faults"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
@@ -63,12 +63,12 @@ type rig struct {
 	net       *faults.Transport // between the handler and the store
 	sends     atomic.Int64      // to the store
 	fuseFails atomic.Bool       // reads of the fuse go through net, too
-	log       *syncBuffer
+	log       *buffer.Synced
 	table     string
 	policy    *policy.Policy
 	bucket    bucket.Options
-	sent      *syncBuffer  // bodies of the requests to the provider, one a line
-	frozen    atomic.Int64 // where the handler's clock stands still, in µs; 0: it runs
+	sent      *buffer.Synced // bodies of the requests to the provider, one a line
+	frozen    atomic.Int64   // where the handler's clock stands still, in µs; 0: it runs
 }
 
 // now is the handler's clock.
@@ -104,7 +104,7 @@ func (s setup) newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 		// Patience with a busy machine: only some tests are about slow stores.
 		s.bucket = bucket.Options{AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute}
 	}
-	g := &rig{t: t, upstream: upstream.New(s.upstream), log: &syncBuffer{}, sent: &syncBuffer{}, bucket: s.bucket}
+	g := &rig{t: t, upstream: upstream.New(s.upstream), log: &buffer.Synced{}, sent: &buffer.Synced{}, bucket: s.bucket}
 	var provider http.Handler = g.upstream
 	if s.model != nil {
 		provider = s.model(provider)
@@ -178,24 +178,6 @@ func (g *rig) process(db *dynamodb.Client) *Handler {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// syncBuffer is a log that may be written and read at once.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 // token makes a user's bearer token.
 func (g *rig) token(sub, plan string) string {

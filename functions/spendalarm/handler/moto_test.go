@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/local/buffer"
 )
 
 // moto is SNS, SQS and CloudWatch as others wrote them, in a process of their own
@@ -55,7 +56,7 @@ func startMoto(t *testing.T) moto {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said := &syncBuffer{}
+	said := &buffer.Synced{}
 	serving, drained := make(chan string, 1), make(chan struct{})
 	go func() {
 		defer close(drained)

@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +22,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/local/buffer"
 	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/faults"
 	"github.com/tokenfuse/tokenfuse/local/inbox"
@@ -49,7 +48,7 @@ type rig struct {
 	ledger    *ledger.Ledger
 	fuse      *fuse.Writer
 	handler   *Handler
-	log       *syncBuffer
+	log       *buffer.Synced
 	events    int
 
 	time atomic.Int64 // unix
@@ -57,7 +56,7 @@ type rig struct {
 
 func newRig(t *testing.T, alarm policy.Alarm) *rig {
 	t.Helper()
-	g := &rig{t: t, store: &faults.Transport{}, published: &faults.Transport{}, log: &syncBuffer{}}
+	g := &rig{t: t, store: &faults.Transport{}, published: &faults.Transport{}, log: &buffer.Synced{}}
 	g.time.Store(noon.Unix())
 	g.inbox = inbox.New(g.now)
 	server := httptest.NewServer(g.inbox)
@@ -209,22 +208,4 @@ func (g *rig) tickFails() Result {
 		g.t.Errorf("at %s: error %v, want a lost connection", g.now().Format("15:04"), err)
 	}
 	return r
-}
-
-// syncBuffer is a log that may be written and read at once.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
