@@ -690,12 +690,13 @@ func TestMutations(t *testing.T) {
 		{"cloudfront", "SecretPrefix}/origin-${OriginSecret}", "SecretPrefix}/origin"},
 		{"dashboard", `"${StoreSlow.Arn}"]`, `"${StoreSlow.Arn}"`},
 		{"dashboard", `"${SpendHigh.Arn}", `, ""},
-		{"parameters", "    Description: Megabytes of clearlimit and of spendalarm.\n", ""},
+		{"parameters", "    Description: How callers move to a new version of generate. One that fails meanwhile is taken back.\n", ""},
 		{"parameters", "Parameters: [RequestsPerSecond, RequestBurst, WebAclArn]", "Parameters: [RequestsPerSecond, WebAclArn]"},
 		{"parameters", "    Default: prod\n", "    Default: pro-d\n"},
 		{"outputs", "${StageName}/v1\n  CloudFrontEndpoint", "${StageName}\n  CloudFrontEndpoint"},
 		{"configuration", "    Default: 120\n    MinValue: 20", "    Default: 60\n    MinValue: 20"},
 		{"configuration", "    Default: 16\n", "    Default: 8\n"},
+		{"functions", "          METRICS_NAMESPACE: !Ref AWS::StackName\n", ""},
 		{"configuration", "    Default: tokenfuse\n", "    Default: fuse\n"},
 	}
 	dir := t.TempDir()
