@@ -8,6 +8,9 @@ BIN = bin
 # For each fuzz target: a time, or a number of executions such as 20000x.
 FUZZTIME = 10s
 
+# All packages but the end-to-end tests.
+INSIDE = $$(go list ./... | grep -v /e2e)
+
 # Of tests that need more: curl, a command of Python's, Lambda's emulator.
 TAGS = curl,moto,awscli,sam,rie
 
@@ -21,13 +24,16 @@ dev: node_modules/.package-lock.json build
 build:
 	@go build -o $(BIN)/ ./cmd/tokenfuse
 
-# Not cached: the end-to-end tests build the binary themselves.
+# Not cached: the end-to-end tests build the programs themselves. These come last and
+# one after the other: a starved program rightly answers that its store is too slow.
 test: node_modules/.package-lock.json
 	go vet ./... && go vet -tags $(TAGS) ./...
-	go test -count=1 ./...
+	go test -count=1 $(INSIDE)
+	go test -count=1 -p 1 ./e2e/...
 
 race: node_modules/.package-lock.json
-	go test -race ./...
+	go test -race $(INSIDE)
+	go test -race -p 1 ./e2e/...
 
 # go test fuzzes one target of one package at a time.
 fuzz: node_modules/.package-lock.json

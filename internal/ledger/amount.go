@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
@@ -89,7 +90,10 @@ func (t *tally) addRecord(r record) error {
 }
 
 func (t *tally) addTo(k kind, name string, a Amount) error {
-	sum := t.by[k][name]
+	sum, known := t.by[k][name]
+	if !known {
+		name = strings.Clone(name) // it outlives the item, of which it is a part
+	}
 	err := sum.add(a)
 	t.by[k][name] = sum
 	return err

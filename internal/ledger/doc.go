@@ -27,7 +27,7 @@
 //	hours#2026-11       2026-11-30T04       roll-up of an hour
 //
 // An hour's item is made before the hour's first event, so that hours without one
-// are known to be empty and cost no reads. An event is JSON in the attribute "event".
+// are known to be empty and cost no reads. An event is a line in the attribute "event".
 // Events and roll-ups have the TTL attribute "expires", 40 days after their time.
 //
 // A roll-up counts the times that it was taken back ("late"). Who makes one reads

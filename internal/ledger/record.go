@@ -69,7 +69,7 @@ func (l *Ledger) RecordAbandoned(ctx context.Context, e Event) error {
 	var exists *types.ConditionalCheckFailedException
 	switch {
 	case errors.As(err, &exists):
-		if r, err := decodeRecord(exists.Item); err != nil || r.Outcome != Abandoned {
+		if r, err := recordOf(exists.Item); err != nil || r.Outcome != Abandoned {
 			return err
 		}
 		// By an earlier attempt, which may not have come further than that.

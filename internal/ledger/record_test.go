@@ -29,8 +29,7 @@ func TestItem(t *testing.T) {
 	}
 	want := map[string]string{
 		"sk": "reservation-1", "expires": "1775909461",
-		"event": `{"time":1772453461123456,"identity":"user#1","tier":"pro","feature":"cv","model":"small","input":5,"cached_input":2,"cache_write":1,` +
-			`"output":9,"reasoning":3,"pico_dollars":9223372036854775807,"outcome":"completed","estimated":true}`,
+		"event": "1 1772453461123456 9223372036854775807 completed 1 pro cv small 5 2 1 9 3 user#1",
 	}
 	for name, v := range items[0] {
 		got := ""

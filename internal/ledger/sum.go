@@ -147,7 +147,7 @@ func (s *summing) takeEvents(ctx context.Context, p partition) error {
 	in := query(p.key())
 	in.ProjectionExpression = aws.String(attrEvent)
 	err := s.read(ctx, in, func(it item) error {
-		r, err := decodeRecord(it)
+		r, err := recordOf(it)
 		if err != nil || !s.window.holds(r.Time) {
 			return err
 		}

@@ -169,20 +169,24 @@ func TestBrokenItems(t *testing.T) {
 		}
 		return stored{"2026-03-02T12:00#0", "r", it}
 	}
-	at := fmt.Sprintf(`"time":%d,`, noon.UnixMicro())
+	line := func(time, cost string) stored {
+		return event(text("1 " + time + " " + cost + " completed 0 user ask small 1 0 0 1 0 user#1"))
+	}
+	at := fmt.Sprint(noon.UnixMicro())
 	rolled := func(sums string) stored { return stored{"minutes#2026-03-02T12", "00#0", item{attrSums: text(sums)}} }
 	for name, broken := range map[string]stored{
 		"no event":            event(nil),
 		"event is a number":   event(number(1)),
-		"event is no JSON":    event(text("{")),
+		"event is JSON":       event(text("{}")),
 		"event is empty":      event(text("")),
-		"no time":             event(text(`{"pico_dollars":1}`)),
-		"negative time":       event(text(`{"time":-1,"pico_dollars":1}`)),
-		"no cost":             event(text(`{` + at + `"outcome":"completed"}`)),
-		"negative cost":       event(text(`{` + at + `"pico_dollars":-1}`)),
-		"cost is text":        event(text(`{` + at + `"pico_dollars":"1"}`)),
-		"cost is a fraction":  event(text(`{` + at + `"pico_dollars":1.5}`)),
-		"cost beyond int64":   event(text(`{` + at + `"pico_dollars":9223372036854775808}`)),
+		"no time":             line("", "1"),
+		"negative time":       line("-1", "1"),
+		"no cost":             line(at, ""),
+		"negative cost":       line(at, "-1"),
+		"cost is text":        line(at, "one"),
+		"cost is a fraction":  line(at, "1.5"),
+		"cost beyond int64":   line(at, "9223372036854775808"),
+		"another form":        event(text("2 " + at + " 1 completed 0 user ask small 1 0 0 1 0 user#1")),
 		"sums are no JSON":    rolled(`{`),
 		"sums are no numbers": rolled(`{"tiers":{"user":["1"]}}`),
 		"too many sums":       rolled(`{"tiers":{"user":[1,1,1,1,1,1]}}`),
