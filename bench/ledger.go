@@ -118,6 +118,25 @@ func (l *lab) spend(ctx context.Context, events, identities int) (*spending, err
 	return s, all.Wait()
 }
 
+// eventUnits are the write units of each of some spend events, recorded over as many
+// seconds.
+func (l *lab) eventUnits(ctx context.Context, events int) (float64, error) {
+	s, err := l.spend(ctx, 0, 1)
+	if err != nil {
+		return 0, err
+	}
+	for i := range events {
+		e := ledger.Event{Reservation: fmt.Sprintf("%011x", i), Time: s.now, Identity: "user#auth0|5f7c8ec7c33c6c004bbafe82", Tier: "user", Feature: "cv",
+			Model: "small", Usage: price.Usage{Input: 1200, Output: 300}, Cost: 960_000_000, Outcome: ledger.Completed}
+		if err := s.ledger.Record(ctx, e); err != nil {
+			return 0, err
+		}
+		s.now = s.now.Add(time.Second)
+	}
+	_, writes := s.db.take()
+	return writes / float64(events), nil
+}
+
 // sum sums the trailing hour and gives read units, write units, seconds, seconds of
 // this process's CPU, and the peak of the heap in megabytes.
 func (s *spending) sum(ctx context.Context) ([]float64, error) {
@@ -222,6 +241,18 @@ func (m *ledgerMeter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInp
 	metered := *in
 	metered.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
 	out, err := m.Client.UpdateItem(ctx, &metered, opts...)
+	if err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.writes += aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
+	}
+	return out, err
+}
+
+func (m *ledgerMeter) PutItem(ctx context.Context, in *dynamodb.PutItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	metered := *in
+	metered.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+	out, err := m.Client.PutItem(ctx, &metered, opts...)
 	if err == nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()

@@ -81,6 +81,10 @@ func (l *lab) userUnits(ctx context.Context) (table, error) {
 		clock = clock.Add(24 * time.Hour)
 	}
 	perCall := db.take() / float64(calls)
+	perEvent, err := l.eventUnits(ctx, calls)
+	if err != nil {
+		return table{}, err
+	}
 
 	// Beyond the tokens that an open call leaves: the first denial asks the store,
 	// the next are answered from memory.
@@ -114,6 +118,9 @@ func (l *lab) userUnits(ctx context.Context) (table, error) {
 	t.expect(atMost, 1024)
 	t.add(fmt.Sprintf("units per admitted call, of %d: reserve and settle", calls), perCall)
 	t.expect(atMost, 2)
+	t.add("units of its spend event, its share of the hour's mark included", perEvent)
+	t.add("units per settled call in all, pools apart", perCall+perEvent)
+	t.expect(atMost, 3.01) // the mark: one write an hour and process
 	t.add("units of a denial", first)
 	t.expect(atMost, 1)
 	t.add("units of 9 more within a second", repeated)
