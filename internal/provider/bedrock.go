@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"net/http/httptrace"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -128,12 +127,7 @@ func (w *bedrockWire) Do(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.sent.Store(true)
-	trace := &httptrace.ClientTrace{
-		GetConn: func(string) { w.sent.Store(false) },
-		GotConn: func(httptrace.GotConnInfo) { w.sent.Store(true) },
-	}
-	r = r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
+	r = r.WithContext(watchSent(r.Context(), &w.sent))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	resp, err := w.client.Do(r)
 	if err != nil {

@@ -115,12 +115,8 @@ func (a *api) call(ctx context.Context, req any, stream bool) (Answer, error) {
 		return nil, unsent(err)
 	}
 
-	var dialling atomic.Bool
-	trace := &httptrace.ClientTrace{
-		GetConn: func(string) { dialling.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { dialling.Store(false) },
-	}
-	callCtx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, trace))
+	var sent atomic.Bool
+	callCtx, cancel := context.WithCancel(watchSent(ctx, &sent))
 	httpReq, err := http.NewRequestWithContext(callCtx, http.MethodPost, a.endpoint, bytes.NewReader(body))
 	if err != nil {
 		cancel()
@@ -136,7 +132,7 @@ func (a *api) call(ctx context.Context, req any, stream bool) (Answer, error) {
 	resp, err := a.client.Do(httpReq)
 	if err != nil {
 		cancel()
-		if dialling.Load() {
+		if !sent.Load() {
 			return nil, unsent(err)
 		}
 		return nil, failed(ctx, 0, err)
@@ -148,6 +144,16 @@ func (a *api) call(ctx context.Context, req any, stream bool) (Answer, error) {
 		return nil, err
 	}
 	return answer, nil
+}
+
+// watchSent sets sent, and takes it back while a request made with the context that
+// it gives waits for a connection: a request that never got one was not sent.
+func watchSent(ctx context.Context, sent *atomic.Bool) context.Context {
+	sent.Store(true)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { sent.Store(false) },
+		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
+	})
 }
 
 func encodeJSON(v any) ([]byte, error) {
