@@ -3,74 +3,20 @@
 package main
 
 import (
-	"bytes"
-	"net"
-	"net/http"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
-)
 
-// startMoto starts moto_server, which must be on the PATH, and gives its address.
-func startMoto(t *testing.T) string {
-	t.Helper()
-	path, err := exec.LookPath("moto_server")
-	if err != nil {
-		t.Fatalf("moto_server is needed (pip install 'moto[server]'): %v", err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_, port, _ := net.SplitHostPort(address)
-	listener.Close()
-	var output bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), path, "-H", "127.0.0.1", "-p", port)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()} // it reads AWS's, too
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait()
-		close(ended)
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-ended
-		if t.Failed() {
-			t.Logf("moto wrote:\n%s", &output)
-		}
-	})
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		res, err := http.Get("http://" + address + "/moto-api/")
-		if err == nil {
-			res.Body.Close()
-			return "http://" + address
-		}
-		select {
-		case <-ended:
-			t.Fatal("moto_server ended at its start")
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("moto_server does not answer: %v", err)
-		}
-	}
-}
+	"github.com/tokenfuse/tokenfuse/local/mototest"
+)
 
 // A stack that was created, not one that we describe ourselves.
 func TestStackOnMoto(t *testing.T) {
 	asAdmin(t, adminKey, adminSecret)
 	d := deploy(t)
-	moto := startMoto(t)
+	moto := mototest.Start(t)
 	t.Setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", moto)
 	t.Setenv("AWS_REGION", "eu-central-1")
 	cfg, err := awsConfig(t.Context())

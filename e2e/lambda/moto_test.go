@@ -3,10 +3,7 @@
 package lambda
 
 import (
-	"bufio"
 	"encoding/json"
-	"os/exec"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -18,51 +15,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
+
+	"github.com/tokenfuse/tokenfuse/local/mototest"
 )
 
 // startMoto starts services of AWS as others wrote them.
 func startMoto(t *testing.T) aws.Config {
 	t.Helper()
-	server, err := exec.LookPath("moto_server")
-	if err != nil {
-		t.Fatalf("these tests need moto (pip install 'moto[server]'): %v", err)
-	}
-	// The shell ends the server when its standard input closes, which it does however
-	// this process ends.
-	cmd := exec.Command("sh", "-c", `"$0" -H 127.0.0.1 -p 0 & read -r _; kill $!; wait`, server)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	serving, drained := make(chan string, 1), make(chan struct{})
-	go func() {
-		defer close(drained)
-		address := regexp.MustCompile(`Running on (http://127\.0\.0\.1:\d+)`)
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			if found := address.FindSubmatch(lines.Bytes()); found != nil {
-				serving <- string(found[1])
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		<-drained
-		_ = cmd.Wait()
-	})
-	select {
-	case url := <-serving:
-		return aws.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("AKIALOCAL", "local", "")}
-	case <-within(t).Done():
-		t.Fatal("moto_server does not serve")
-		panic("unreachable")
-	}
+	url := mototest.Start(t)
+	return aws.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("AKIALOCAL", "local", "")}
 }
 
 // A page that the program publishes arrives where somebody has subscribed.

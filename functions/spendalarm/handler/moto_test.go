@@ -3,13 +3,10 @@
 package handler
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"math"
-	"os/exec"
-	"regexp"
 	"testing"
 	"time"
 
@@ -25,11 +22,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
-	"github.com/tokenfuse/tokenfuse/local/buffer"
+	"github.com/tokenfuse/tokenfuse/local/mototest"
 )
 
-// moto is SNS, SQS and CloudWatch as others wrote them, in a process of their own
-// (`pip install 'moto[server]'`).
+// moto is SNS, SQS and CloudWatch as others wrote them, in a process of their own.
 type moto struct {
 	sns        *sns.Client
 	sqs        *sqs.Client
@@ -38,50 +34,7 @@ type moto struct {
 
 func startMoto(t *testing.T) moto {
 	t.Helper()
-	server, err := exec.LookPath("moto_server")
-	if err != nil {
-		t.Fatalf("these tests need moto (pip install 'moto[server]'): %v", err)
-	}
-	// The shell ends the server when its standard input closes, which it does however
-	// this process ends.
-	cmd := exec.Command("sh", "-c", `"$0" -H 127.0.0.1 -p 0 & read -r _; kill $!; wait`, server)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	said := &buffer.Synced{}
-	serving, drained := make(chan string, 1), make(chan struct{})
-	go func() {
-		defer close(drained)
-		address := regexp.MustCompile(`Running on (http://127\.0\.0\.1:\d+)`)
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			_, _ = said.Write(append(lines.Bytes(), '\n'))
-			if found := address.FindSubmatch(lines.Bytes()); found != nil {
-				serving <- string(found[1])
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		<-drained
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("moto_server wrote:\n%s", said)
-		}
-	})
-	var url string
-	select {
-	case url = <-serving:
-	case <-time.After(time.Minute):
-		t.Fatal("moto_server does not serve")
-	}
+	url := mototest.Start(t)
 	cfg := aws.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: aws.CredentialsProviderFunc(credentials),
 		RequestMinCompressSizeBytes: 10240} // config's default; moto unzips twice
 	return moto{
