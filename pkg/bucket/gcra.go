@@ -82,6 +82,28 @@ func credit(unused, after, creditsAfter, credits, now int64) int64 {
 	return min(unused, max(0, after-(credits-creditsAfter)-now))
 }
 
+// refund is how much of an unused increment a settle may give back at now, for a
+// reserve that left the TAT at after, with below beneath it, when others have been
+// given back given since.
+//
+// What is charged drains from the bottom, at the rate of the refill, and a refund
+// moves down only what was charged after it. So what others were given back can have
+// moved our share down by no more than lay beneath us; the rest of it was above. A
+// refund is never less than the unused part less what refilled while we were open,
+// whatever others did meanwhile.
+func refund(unused, after, below, given, now int64) int64 {
+	return min(unused, max(0, after-min(given, below)-now))
+}
+
+// beneath is what lay beneath a reserve of inc that left the TAT at after, at now.
+func beneath(after, inc, now int64) int64 { return max(0, after-inc-now) }
+
+// refundHolds is the most that others may have been given back for a refund to be
+// right still; without bound, for one that would be right however much it was.
+func refundHolds(refund, after, below, now int64) (most int64, bounded bool) {
+	return after - now - refund, refund > after-below-now
+}
+
 // creditByAge is credit for a reserve whose TAT is unknown: what is unused, less
 // all that can have been refilled since its start. It never gives more than
 // credit would.
