@@ -11,8 +11,9 @@ const anthropicVersion = "2026-10-21"
 
 // AnthropicConfig says where Anthropic's API is.
 type AnthropicConfig struct {
-	BaseURL string // without /v1/messages; "" means https://api.anthropic.com
-	APIKey  string // required
+	BaseURL     string // without /v1/messages; "" means https://api.anthropic.com
+	APIKey      string // required
+	BillsErrors bool   // as in OpenAIConfig
 	// HTTPClient is as in OpenAIConfig.
 	HTTPClient *http.Client
 }
@@ -32,7 +33,7 @@ func NewAnthropic(cfg AnthropicConfig) (*Anthropic, error) {
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = "https://api.anthropic.com"
 	}
-	a, err := newAPI(cfg.BaseURL, "v1/messages", cfg.HTTPClient)
+	a, err := newAPI(cfg.BaseURL, "v1/messages", cfg.HTTPClient, cfg.BillsErrors)
 	if err == nil {
 		err = checkKey(cfg.APIKey)
 	}

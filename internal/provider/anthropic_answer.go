@@ -25,18 +25,19 @@ func finishReason(stopReason string) (string, error) {
 	if known := claudeReasons[stopReason]; known != "" {
 		return known, nil
 	}
-	if stopReason != "" && !isReason(stopReason) {
-		return "", errMalformed
+	if err := checkReason(stopReason); err != nil {
+		return "", err
 	}
 	return stopReason, nil
 }
 
-// claudeMessage is a message, whole or as a stream begins with it.
+// claudeMessage is a whole message. Its members are read one by one: what is wrong
+// with one hides no other.
 type claudeMessage struct {
-	Type       string        `json:"type"`
-	Content    []claudeBlock `json:"content"`
-	StopReason string        `json:"stop_reason"`
-	Usage      claudeUsage   `json:"usage"`
+	Type       string          `json:"type"`
+	Content    json.RawMessage `json:"content"`
+	StopReason json.RawMessage `json:"stop_reason"`
+	Usage      json.RawMessage `json:"usage"`
 }
 
 // claudeBlock is a piece of content, or of a stream's. Only text is shown: thinking
@@ -46,33 +47,39 @@ type claudeBlock struct {
 	Text string `json:"text"`
 }
 
-// parseClaudeMessage reads a buffered answer.
-func parseClaudeMessage(body []byte) (Part, error) {
+// parseClaudeMessage reads a buffered answer. Its text and usage count whatever else
+// is wrong with it.
+func parseClaudeMessage(body []byte) (p Part, err error) {
 	var m claudeMessage
 	if json.Unmarshal(body, &m) != nil {
 		return Part{}, errMalformed
 	}
-	switch m.Type {
-	case "message":
-	case "error":
-		return Part{}, errorInstead(errorCode(body))
-	default:
-		return Part{}, errMalformed
-	}
+	var blocks []claudeBlock
+	wrong := present(m.Content) && json.Unmarshal(m.Content, &blocks) != nil
 	var text strings.Builder
-	for _, b := range m.Content {
+	for _, b := range blocks {
 		if b.Type == "text" {
 			text.WriteString(b.Text)
 		}
 	}
-	reason, err := finishReason(m.StopReason)
-	if err != nil {
-		return Part{}, err
+	p.Content = text.String()
+	if usage, given := readClaudeUsage(m.Usage); given {
+		p.Usage = usage.parse(text.Len() > 0)
 	}
-	if reason == "" {
-		return Part{}, errUnfinished
+	switch {
+	case m.Type == "error":
+		return p, saidFailure{errorCode(body)}
+	case m.Type != "message", wrong:
+		return p, errMalformed
 	}
-	return Part{Content: text.String(), FinishReason: reason, Usage: m.Usage.parse(text.Len() > 0)}, nil
+	var stopReason string
+	if present(m.StopReason) && json.Unmarshal(m.StopReason, &stopReason) != nil {
+		return p, errMalformed
+	}
+	if p.FinishReason, err = finishReason(stopReason); err == nil && p.FinishReason == "" {
+		err = errUnfinished
+	}
+	return p, err
 }
 
 // claudeEvents are the events of a stream: message_start, content blocks,
@@ -94,28 +101,27 @@ func (c *claudeEvents) next() (p Part, end bool, err error) {
 }
 
 // read takes in one event. Types that are not known are passed over, as the API
-// asks of its clients.
+// asks of its clients. The usage of an event counts whatever else is wrong with it.
 func (c *claudeEvents) read(data []byte) (p Part, end bool, err error) {
 	var e struct {
-		Type         string        `json:"type"`
-		Message      claudeMessage `json:"message"`       // message_start
-		ContentBlock claudeBlock   `json:"content_block"` // content_block_start
+		Type    string `json:"type"`
+		Message struct {
+			Usage json.RawMessage `json:"usage"`
+		} `json:"message"` // message_start
+		ContentBlock claudeBlock `json:"content_block"` // content_block_start
 		Delta        struct {
 			claudeBlock
 			StopReason string `json:"stop_reason"` // message_delta
 		} `json:"delta"`
-		Usage *claudeUsage `json:"usage"` // message_delta
+		Usage json.RawMessage `json:"usage"` // message_delta
 	}
-	if json.Unmarshal(data, &e) != nil {
-		return Part{}, false, errMalformed
-	}
+	// What is of another kind than it should be is left out, the rest is read.
+	wrong := json.Unmarshal(data, &e) != nil
 	switch e.Type {
-	case "":
-		return Part{}, false, errMalformed
-	case "error":
-		return Part{}, false, errorInstead(errorCode(data))
 	case "message_start":
-		c.usage = e.Message.Usage
+		// Its output was counted before there was any.
+		c.usage, _ = readClaudeUsage(e.Message.Usage)
+		p.AtLeast = c.usage.parse(false)
 	case "content_block_start":
 		if e.ContentBlock.Type == "text" {
 			p.Content = e.ContentBlock.Text
@@ -125,18 +131,23 @@ func (c *claudeEvents) read(data []byte) (p Part, end bool, err error) {
 			p.Content = e.Delta.Text
 		}
 	case "message_delta":
-		if p.FinishReason, err = finishReason(e.Delta.StopReason); err != nil {
-			return Part{}, false, err
-		}
-		if e.Usage != nil {
-			c.usage.add(*e.Usage)
+		if later, given := readClaudeUsage(e.Usage); given {
+			c.usage.add(later)
 			p.Usage = c.usage.parse(c.text)
 		}
+		if !wrong {
+			p.FinishReason, err = finishReason(e.Delta.StopReason)
+		}
 	case "message_stop":
-		return Part{}, true, nil
+		end = true
+	case "error":
+		err = saidFailure{errorCode(data)}
+	}
+	if wrong || e.Type == "" {
+		return p, false, errMalformed
 	}
 	c.text = c.text || p.Content != ""
-	return p, false, nil
+	return p, end, err
 }
 
 // claudeUsage is usage as Anthropic counts it: input beside what was read from and
@@ -149,6 +160,18 @@ type claudeUsage struct {
 	Details    struct {
 		Thinking int64 `json:"thinking_tokens"`
 	} `json:"output_tokens_details"`
+}
+
+// readClaudeUsage reads a usage object, if one is given. One that is wrong counts
+// less than nothing, which cannot be true.
+func readClaudeUsage(raw json.RawMessage) (u claudeUsage, given bool) {
+	if !present(raw) {
+		return claudeUsage{}, false
+	}
+	if json.Unmarshal(raw, &u) != nil {
+		return claudeUsage{Input: -1}, true
+	}
+	return u, true
 }
 
 // add takes in what message_delta says. Counts are cumulative: those of the output
@@ -173,7 +196,7 @@ func grown(a, b int64) int64 {
 // that can be true.
 func (u claudeUsage) parse(text bool) *price.Usage {
 	for _, n := range [...]int64{u.Input, u.CacheRead, u.CacheWrite} {
-		if n < 0 || n > 1<<40 { // so that the sum is one
+		if !isCount(n) {
 			return nil
 		}
 	}

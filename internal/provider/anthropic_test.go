@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +54,9 @@ var anthropicDialect = dialect{
 	make: func(t *testing.T, url string, client *http.Client) Provider {
 		return newAnthropic(t, AnthropicConfig{BaseURL: url, APIKey: testKey, HTTPClient: client})
 	},
+	makeBilling: func(t *testing.T, url string, billsErrors bool) Provider {
+		return newAnthropic(t, AnthropicConfig{BaseURL: url, APIKey: testKey, BillsErrors: billsErrors})
+	},
 	judge:       judgeAnthropic,
 	wholeType:   "application/json",
 	whole:       claudeWhole,
@@ -63,6 +67,11 @@ var anthropicDialect = dialect{
 	failingText: "provider broken (status 200): error instead of an answer, code overloaded_error",
 	refusal:     overloaded,
 	refusedAs:   "provider refused (status 529): code overloaded_error",
+	ended: func(reason string) []string {
+		ended := slices.Clone(claudeStream)
+		ended[6] = strings.Replace(ended[6], "end_turn", reason, 1)
+		return ended
+	},
 }
 
 func newAnthropic(t *testing.T, cfg AnthropicConfig) *Anthropic {
@@ -261,7 +270,7 @@ func TestAnthropicRequestOnTheWire(t *testing.T) {
 		w.WriteHeader(http.StatusTeapot)
 	})
 	_, err := call(t.Context(), t, newAnthropic(t, AnthropicConfig{BaseURL: strings.TrimSuffix(url, "/v1"), APIKey: testKey}), req)
-	wantFailure(t, err, Refused, http.StatusTeapot)
+	wantFailure(t, err, Failed, http.StatusTeapot)
 	if got != want || accept != "text/event-stream" {
 		t.Errorf("sent %s\nwant %s", got, want)
 	}
@@ -317,48 +326,57 @@ func TestAnthropicStreams(t *testing.T) {
 		return claudeEvent(`{"type":"message_delta","delta":{"stop_reason":` + reason + `},"usage":` + usage + `}`)
 	}
 	known := &price.Usage{Input: 9, Output: 5}
-	finished := Part{Content: testAnswer, FinishReason: "stop"}
+	begun := &price.Usage{Input: 9, Output: 1} // what is told at the start
+	finished := Part{Content: testAnswer, FinishReason: "stop", AtLeast: begun}
 	for _, tt := range []struct {
 		name, body string
 		want       Part
 		failure    Failure // "" if it succeeds
 	}{
-		{"at its cap", start + text + said(`"max_tokens"`, `{"output_tokens":5}`) + stop, Part{testAnswer, "", "length", known}, ""},
-		{"context full", start + text + said(`"model_context_window_exceeded"`, `{"output_tokens":5}`) + stop, Part{testAnswer, "", "length", known}, ""},
-		{"stop sequence", start + text + said(`"stop_sequence"`, `{"output_tokens":5}`) + stop, Part{testAnswer, "", "stop", known}, ""},
-		{"refusal", start + text + said(`"refusal"`, `{"output_tokens":5}`) + stop, Part{testAnswer, "", "content_filter", known}, ""},
-		{"a reason of its own", start + text + said(`"pause_turn"`, `{"output_tokens":5}`) + stop, Part{testAnswer, "", "pause_turn", known}, ""},
-		{"a reason that is prose", start + text + said(`"ANSWER it is"`, `{"output_tokens":5}`) + stop, Part{Content: testAnswer}, Broken},
+		{"at its cap", start + text + said(`"max_tokens"`, `{"output_tokens":5}`) + stop, answered("length", known), ""},
+		{"context full", start + text + said(`"model_context_window_exceeded"`, `{"output_tokens":5}`) + stop, answered("length", known), ""},
+		{"stop sequence", start + text + said(`"stop_sequence"`, `{"output_tokens":5}`) + stop, answered("stop", known), ""},
+		{"refusal", start + text + said(`"refusal"`, `{"output_tokens":5}`) + stop, answered("content_filter", known), ""},
+		{"a reason of its own", start + text + said(`"pause_turn"`, `{"output_tokens":5}`) + stop, answered("pause_turn", known), ""},
+		{"a reason that is prose", start + text + said(`"ANSWER it is"`, `{"output_tokens":5}`) + stop, answered("", known), Broken},
 		{"cache and thinking", start +
 			claudeEvent(`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"PROMPT","signature":""}}`) +
 			claudeEvent(`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"PROMPT"}}`) +
 			claudeEvent(`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"PROMPT"}}`) + text +
 			said(`"end_turn"`, `{"input_tokens":9,"cache_read_input_tokens":60,"cache_creation_input_tokens":30,"output_tokens":50,"output_tokens_details":{"thinking_tokens":40}}`) + stop,
-			Part{testAnswer, "", "stop", &price.Usage{Input: 99, CachedInput: 60, CacheWrite: 30, Output: 50, Reasoning: 40}}, ""},
+			answered("stop", &price.Usage{Input: 99, CachedInput: 60, CacheWrite: 30, Output: 50, Reasoning: 40}), ""},
 		{"input counted at the end alone", claudeEvent(`{"type":"message_start","message":{"usage":{"input_tokens":0,"output_tokens":0}}}`) + text +
-			said(`"end_turn"`, `{"input_tokens":9,"output_tokens":5}`) + stop, Part{testAnswer, "", "stop", known}, ""},
-		{"counts grow", start + text + said(`null`, `{"output_tokens":3}`) + said(`"end_turn"`, `{"output_tokens":5}`) + stop, Part{testAnswer, "", "stop", known}, ""},
-		{"unknown events", start + claudeEvent(`{"type":"new_thing","delta":{"type":"x","text":"no"}}`) + text + delta + stop, Part{testAnswer, "", "stop", known}, ""},
+			said(`"end_turn"`, `{"input_tokens":9,"output_tokens":5}`) + stop, answered("stop", known), ""},
+		{"counts grow", start + text + said(`null`, `{"output_tokens":3}`) + said(`"end_turn"`, `{"output_tokens":5}`) + stop, answered("stop", known), ""},
+		{"unknown events", start + claudeEvent(`{"type":"new_thing","delta":{"type":"x","text":"no"}}`) + text + delta + stop, answered("stop", known), ""},
 		{"text in the block's start", start + claudeEvent(`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"ANSWER"}}`) + delta + stop,
-			Part{testAnswer, "", "stop", known}, ""},
+			answered("stop", known), ""},
 		{"nothing said", start + said(`"refusal"`, `{"output_tokens":0}`) + stop, Part{FinishReason: "content_filter", Usage: &price.Usage{Input: 9}}, ""},
-		{"after the end comes nothing", start + text + delta + stop + text, Part{testAnswer, "", "stop", known}, ""},
+		{"after the end comes nothing", start + text + delta + stop + text, answered("stop", known), ""},
 
-		// Usage that is missing or cannot be true is none, and never that of the start.
+		// Usage that is missing or cannot be true is none, and never that of the start,
+		// which is a part of it.
 		{"no usage", start + text + claudeEvent(`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`) + stop, finished, ""},
 		{"no output counted", start + text + said(`"end_turn"`, `{}`) + stop, finished, ""},
 		{"negative output", start + text + said(`"end_turn"`, `{"output_tokens":-5}`) + stop, finished, ""},
 		{"negative input", start + text + said(`"end_turn"`, `{"input_tokens":-9,"output_tokens":5}`) + stop, finished, ""},
 		{"absurd cache", start + text + said(`"end_turn"`, `{"cache_read_input_tokens":9223372036854775807,"output_tokens":5}`) + stop, finished, ""},
-		{"no input", text + delta + stop, finished, ""},
+		{"no input", text + delta + stop, answered("stop", nil), ""},
+		{"input of another kind", strings.Replace(start, `"input_tokens":9`, `"input_tokens":"9"`, 1) + text + delta + stop, answered("stop", nil), ""},
+		{"output of another kind", start + text + said(`"end_turn"`, `{"output_tokens":"5"}`) + stop, finished, ""},
 
-		{"no stop reason", start + text + said(`null`, `{"output_tokens":5}`) + stop, Part{Content: testAnswer}, Broken},
+		{"no stop reason", start + text + said(`null`, `{"output_tokens":5}`) + stop, answered("", known), Broken},
+		{"cut while counts grow", start + text + said(`null`, `{"output_tokens":3}`), Part{Content: testAnswer, AtLeast: &price.Usage{Input: 9, Output: 3}}, Broken},
+		{"cut in the text", start + text, Part{Content: testAnswer, AtLeast: begun}, Broken},
+		{"an error in the text", start + text + claudeEvent(overloaded), Part{Content: testAnswer, AtLeast: begun}, Broken},
+		{"a reason that is a failure", start + text + said(`"error"`, `{"output_tokens":5}`) + stop, answered("", known), Broken},
+		{"a reason of another kind", start + text + said(`7`, `{"output_tokens":5}`) + stop, answered("", known), Broken},
 		{"only the end", stop, Part{}, Broken},
-		{"billed, then broken", start + text + delta, Part{testAnswer, "", "stop", known}, Broken},
-		{"billed, then an error", start + text + delta + claudeEvent(overloaded), Part{testAnswer, "", "stop", known}, Broken},
-		{"no type", start + text + "data: {}\n\n" + delta + stop, Part{Content: testAnswer}, Broken},
-		{"OpenAI's end", start + text + delta + doneEvent, Part{testAnswer, "", "stop", known}, Broken},
-		{"text of another kind", start + claudeEvent(`{"type":"content_block_delta","delta":{"type":"text_delta","text":7}}`), Part{}, Broken},
+		{"billed, then broken", start + text + delta, answered("stop", known), Broken},
+		{"billed, then an error", start + text + delta + claudeEvent(overloaded), answered("stop", known), Broken},
+		{"no type", start + text + "data: {}\n\n" + delta + stop, Part{Content: testAnswer, AtLeast: begun}, Broken},
+		{"OpenAI's end", start + text + delta + doneEvent, answered("stop", known), Broken},
+		{"text of another kind", start + claudeEvent(`{"type":"content_block_delta","delta":{"type":"text_delta","text":7}}`), Part{AtLeast: begun}, Broken},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := anthropicDialect
@@ -391,15 +409,20 @@ func TestAnthropicWhole(t *testing.T) {
 	}{
 		{"usual", claudeWhole, usualAnswer, nil},
 		{"blocks", body(`[{"type":"thinking","thinking":"PROMPT"},{"type":"text","text":"ANS"},{"type":"text","text":"WER"}]`, `"max_tokens"`, claudeUsageJSON),
-			Part{testAnswer, "", "length", known}, nil},
+			answered("length", known), nil},
 		{"nothing said", body(`[]`, `"refusal"`, `{"input_tokens":9,"output_tokens":0}`), Part{FinishReason: "content_filter", Usage: &price.Usage{Input: 9}}, nil},
 		{"no usage", body(`[{"type":"text","text":"ANSWER"}]`, `"end_turn"`, `null`), Part{Content: testAnswer, FinishReason: "stop"}, nil},
 		{"more thinking than output", body(`[]`, `"end_turn"`, `{"input_tokens":9,"output_tokens":5,"output_tokens_details":{"thinking_tokens":6}}`),
 			Part{FinishReason: "stop"}, nil},
-		{"no stop reason", body(`[]`, `null`, claudeUsageJSON), Part{}, errUnfinished},
+		{"no stop reason", body(`[]`, `null`, claudeUsageJSON), Part{Usage: known}, errUnfinished},
+		{"a stop reason of another kind", body(`[{"type":"text","text":"ANSWER"}]`, `7`, claudeUsageJSON), answered("", known), errMalformed},
+		{"a stop reason that is a failure", body(`[{"type":"text","text":"ANSWER"}]`, `"error"`, claudeUsageJSON), answered("", known), saidFailure{"error"}},
+		{"content of another kind", body(`[{"type":"text","text":["PROMPT"]}]`, `"end_turn"`, claudeUsageJSON), Part{Usage: known}, errMalformed},
+		{"usage of another kind", body(`[{"type":"text","text":"ANSWER"}]`, `"end_turn"`, `{"input_tokens":9,"output_tokens":"5"}`), answered("stop", nil), nil},
+		{"two near 2^63", body(`[]`, `"end_turn"`, `{"input_tokens":9223372036854775807,"cache_read_input_tokens":9223372036854775807,"output_tokens":5}`), Part{FinishReason: "stop"}, nil},
 		{"no message", `{"type":"completion"}`, Part{}, errMalformed},
-		{"an error", overloaded, Part{}, errorInstead("overloaded_error")},
-		{"an error in prose", `{"type":"error","error":{"type":"PROMPT it was"}}`, Part{}, errorInstead("")},
+		{"an error", overloaded, Part{}, saidFailure{"overloaded_error"}},
+		{"an error in prose", `{"type":"error","error":{"type":"PROMPT it was"}}`, Part{}, saidFailure{""}},
 	} {
 		got, err := parseClaudeMessage([]byte(tt.body))
 		if !errors.Is(err, tt.wrong) {
@@ -421,8 +444,15 @@ func FuzzAnthropicAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		checkPart := func(p Part, err error) {
 			var wire wireError
-			if err != nil && !errors.As(err, &wire) {
+			var said saidFailure
+			if err != nil && !errors.As(err, &wire) && !errors.As(err, &said) {
 				t.Fatalf("unsafe failure %v", err)
+			}
+			if err != nil && p.FinishReason != "" {
+				t.Fatalf("%v with finish reason %s", err, p.FinishReason)
+			}
+			if p.AtLeast != nil && (!p.AtLeast.Valid() || p.AtLeast.Input == 0) {
+				t.Fatalf("at least %+v", *p.AtLeast)
 			}
 			if p.Usage != nil && (!p.Usage.Valid() || p.Usage.Input == 0) {
 				t.Fatalf("usage %+v", *p.Usage)

@@ -21,6 +21,7 @@ type BedrockConfig struct {
 	Region      string
 	Credentials aws.CredentialsProvider
 	BaseURL     string // "" means the region's own endpoint
+	BillsErrors bool   // as in OpenAIConfig
 	// HTTPClient is as in OpenAIConfig.
 	HTTPClient *http.Client
 }
@@ -33,8 +34,9 @@ type BedrockConfig struct {
 // region and credentials, so that neither AWS_ENDPOINT_URL nor
 // AWS_BEARER_TOKEN_BEDROCK redirects a call or lets somebody else pay.
 type Bedrock struct {
-	runtime *bedrockruntime.Client
-	client  http.Client
+	runtime     *bedrockruntime.Client
+	client      http.Client
+	billsErrors bool
 }
 
 // NewBedrock checks cfg. It does no I/O.
@@ -62,7 +64,7 @@ func NewBedrock(cfg BedrockConfig) (*Bedrock, error) {
 		o.AuthSchemePreference = []string{"sigv4"}
 		o.BearerAuthTokenProvider = nil
 	})
-	return &Bedrock{runtime: runtime, client: withoutRedirects(cfg.HTTPClient)}, nil
+	return &Bedrock{runtime: runtime, client: withoutRedirects(cfg.HTTPClient), billsErrors: cfg.BillsErrors}, nil
 }
 
 // Call sends one request; ctx bounds the whole answer, to its last part. Without
@@ -76,7 +78,7 @@ func (b *Bedrock) Call(ctx context.Context, req Request) (Answer, error) {
 		return nil, unsent(err)
 	}
 	callCtx, cancel := context.WithCancel(ctx)
-	wire := &bedrockWire{client: &b.client, cancel: cancel, stream: req.Stream}
+	wire := &bedrockWire{client: &b.client, cancel: cancel, stream: req.Stream, billsErrors: b.billsErrors}
 	overWire := func(o *bedrockruntime.Options) { o.HTTPClient = wire }
 	if req.Stream {
 		out, err := b.runtime.ConverseStream(callCtx, &bedrockruntime.ConverseStreamInput{
@@ -88,7 +90,7 @@ func (b *Bedrock) Call(ctx context.Context, req Request) (Answer, error) {
 		}
 		s := out.GetStream()
 		return &stream{
-			ctx: ctx, callCtx: callCtx, cancel: cancel, body: s, status: http.StatusOK,
+			ctx: ctx, callCtx: callCtx, cancel: cancel, body: s, begun: &wire.begun, status: http.StatusOK,
 			events: &converseEvents{ctx: callCtx, stream: s},
 			rest:   func() { drain(s, cancel) },
 		}, nil
@@ -96,13 +98,14 @@ func (b *Bedrock) Call(ctx context.Context, req Request) (Answer, error) {
 	defer cancel()
 	out, err := b.runtime.Converse(callCtx, in, overWire)
 	if err != nil {
-		return nil, wire.failure(ctx, err)
+		failure := wire.failure(ctx, err)
+		if usage := tokenUsageIn(wire.text); usage != nil {
+			return &whole{Part{Usage: usage}, failure}, nil
+		}
+		return nil, failure
 	}
 	part, err := parseConverse(out)
-	if err != nil {
-		return nil, failed(ctx, http.StatusOK, err)
-	}
-	return &whole{part: part}, nil
+	return inOnePiece(ctx, http.StatusOK, wire.begun.Load(), part, err)
 }
 
 // bedrockWire is the SDK's HTTP client for one call. It sends at most one request,
@@ -113,7 +116,11 @@ type bedrockWire struct {
 	stream bool // a stream is asked for
 	called bool
 	sent   atomic.Bool
-	status int // 0: no answer
+	status int         // 0: no answer
+	begun  atomic.Bool // some of the answer's body has arrived
+	text   []byte      // of an answer in one piece
+
+	billsErrors bool
 }
 
 func (w *bedrockWire) Do(r *http.Request) (*http.Response, error) {
@@ -134,6 +141,7 @@ func (w *bedrockWire) Do(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	w.status = resp.StatusCode
+	resp.Body = &arrival{resp.Body, &w.begun}
 	switch contentType := mediaType(resp); {
 	case resp.StatusCode >= 300:
 		rest := readBriefly(resp.Body, w.cancel)
@@ -144,10 +152,9 @@ func (w *bedrockWire) Do(r *http.Request) (*http.Response, error) {
 	case w.stream && contentType == "application/vnd.amazon.eventstream":
 		resp.Body = &boundedBody{resp.Body, maxStream}
 	case !w.stream && contentType == "application/json":
-		var whole []byte
-		if whole, err = readWhole(resp.Body); err == nil {
+		if w.text, err = readWhole(resp.Body); err == nil {
 			resp.Body.Close()
-			resp.Body = io.NopCloser(bytes.NewReader(whole))
+			resp.Body = io.NopCloser(bytes.NewReader(w.text))
 		}
 	default:
 		err = errContentType
@@ -165,9 +172,9 @@ func (w *bedrockWire) failure(ctx context.Context, err error) *Error {
 	case !w.sent.Load():
 		return unsent(safeUnsent(ctx, err))
 	case w.status >= 300:
-		return refused(w.status, exceptionCode(err))
+		return refused(w.status, exceptionCode(err), w.billsErrors)
 	}
-	return failed(ctx, w.status, decoding(err))
+	return failed(ctx, w.status, w.begun.Load(), decoding(err))
 }
 
 // safeUnsent is err without what the SDK says around it, which may be long and

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"strings"
 	"time"
@@ -14,26 +15,26 @@ import (
 )
 
 // parseConverse reads a buffered answer. Only text is shown: reasoning is not part
-// of the answer.
-func parseConverse(out *bedrockruntime.ConverseOutput) (Part, error) {
+// of the answer. Text and usage count whatever else is wrong with it.
+func parseConverse(out *bedrockruntime.ConverseOutput) (p Part, err error) {
 	message, ok := out.Output.(*types.ConverseOutputMemberMessage)
-	if !ok {
-		return Part{}, errMalformed
-	}
-	var text strings.Builder
-	for _, block := range message.Value.Content {
-		if b, ok := block.(*types.ContentBlockMemberText); ok {
-			text.WriteString(b.Value)
+	if ok {
+		var text strings.Builder
+		for _, block := range message.Value.Content {
+			if b, ok := block.(*types.ContentBlockMemberText); ok {
+				text.WriteString(b.Value)
+			}
 		}
+		p.Content = text.String()
 	}
-	reason, err := finishReason(string(out.StopReason))
-	if err != nil {
-		return Part{}, err
+	p.Usage = parseTokenUsage(out.Usage, p.Content != "")
+	if !ok {
+		return p, errMalformed
 	}
-	if reason == "" {
-		return Part{}, errUnfinished
+	if p.FinishReason, err = finishReason(string(out.StopReason)); err == nil && p.FinishReason == "" {
+		err = errUnfinished
 	}
-	return Part{Content: text.String(), FinishReason: reason, Usage: parseTokenUsage(out.Usage, text.Len() > 0)}, nil
+	return p, err
 }
 
 // parseTokenUsage gives Bedrock's usage, or nil if there is none that can be true of
@@ -53,6 +54,16 @@ func parseTokenUsage(u *types.TokenUsage, text bool) *price.Usage {
 		CacheWrite:  int64(write),
 		Output:      int64(aws.ToInt32(u.OutputTokens)),
 	}, text)
+}
+
+// tokenUsageIn finds the usage in an answer that the SDK cannot read, or nil.
+func tokenUsageIn(answer []byte) *price.Usage {
+	var members struct{ Usage json.RawMessage }
+	var u types.TokenUsage
+	if json.Unmarshal(answer, &members) != nil || json.Unmarshal(members.Usage, &u) != nil {
+		return nil
+	}
+	return parseTokenUsage(&u, false)
 }
 
 // converseEvents are the events of a stream: messageStart, content blocks,
@@ -82,7 +93,7 @@ func (c *converseEvents) next() (p Part, end bool, err error) {
 	case err == nil:
 		return Part{}, false, io.EOF
 	case code != "":
-		return Part{}, false, errorInstead(code)
+		return Part{}, false, saidFailure{code}
 	}
 	return Part{}, false, decodingStream(err)
 }
@@ -104,16 +115,14 @@ func (c *converseEvents) read(e types.ConverseStreamOutput) (p Part, end bool, e
 			p.Content = d.Value
 		}
 	case *types.ConverseStreamOutputMemberMessageStop:
-		if p.FinishReason, err = finishReason(string(e.Value.StopReason)); err != nil {
-			return Part{}, false, err
-		}
+		p.FinishReason, err = finishReason(string(e.Value.StopReason))
 		c.stopped = c.stopped || p.FinishReason != ""
 	case *types.ConverseStreamOutputMemberMetadata:
 		p.Usage = parseTokenUsage(e.Value.Usage, c.text)
 		c.reported = c.reported || p.Usage != nil
 	}
 	c.text = c.text || p.Content != ""
-	return p, c.stopped && c.reported, nil
+	return p, c.stopped && c.reported, err
 }
 
 // drain takes what follows the end of a stream, briefly.

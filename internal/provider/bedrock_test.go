@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,6 +51,9 @@ var bedrockDialect = dialect{
 	make: func(t *testing.T, url string, client *http.Client) Provider {
 		return newBedrock(t, BedrockConfig{BaseURL: url, HTTPClient: client})
 	},
+	makeBilling: func(t *testing.T, url string, billsErrors bool) Provider {
+		return newBedrock(t, BedrockConfig{BaseURL: url, BillsErrors: billsErrors})
+	},
 	judge:       judgeBedrock,
 	wholeType:   "application/json",
 	whole:       converseWhole,
@@ -60,6 +64,11 @@ var bedrockDialect = dialect{
 	failingText: "provider broken (status 200): error instead of an answer, code ThrottlingException",
 	refusal:     `{"__type":"com.amazon.coral.service#ThrottlingException","message":"PROMPT"}`,
 	refusedAs:   "provider refused (status 529): code ThrottlingException",
+	ended: func(reason string) []string {
+		ended := slices.Clone(converseStream1)
+		ended[4] = frame("event", "messageStop", `{"stopReason":"`+reason+`"}`)
+		return ended
+	},
 }
 
 func newBedrock(t *testing.T, cfg BedrockConfig) *Bedrock {
@@ -174,7 +183,7 @@ func TestBedrockRequestOnTheWire(t *testing.T) {
 		})
 		req.Stream = stream
 		_, err := call(t.Context(), t, newBedrock(t, BedrockConfig{BaseURL: strings.TrimSuffix(url, "/v1")}), req)
-		wantFailure(t, err, Refused, http.StatusTeapot)
+		wantFailure(t, err, Failed, http.StatusTeapot)
 		var wanted any
 		if err := json.Unmarshal([]byte(want), &wanted); err != nil {
 			t.Fatal(err)
@@ -260,28 +269,31 @@ func TestBedrockStreams(t *testing.T) {
 		want       Part
 		failure    string // "" if it succeeds
 	}{
-		{"at its cap", start + text + stopped(`"max_tokens"`) + metadata, Part{testAnswer, "", "length", known}, ""},
-		{"context full", start + text + stopped(`"model_context_window_exceeded"`) + metadata, Part{testAnswer, "", "length", known}, ""},
-		{"stop sequence", start + text + stopped(`"stop_sequence"`) + metadata, Part{testAnswer, "", "stop", known}, ""},
-		{"filtered", start + text + stopped(`"content_filtered"`) + metadata, Part{testAnswer, "", "content_filter", known}, ""},
-		{"guardrail", start + text + stopped(`"guardrail_intervened"`) + metadata, Part{testAnswer, "", "content_filter", known}, ""},
-		{"a reason of its own", start + text + stopped(`"malformed_model_output"`) + metadata, Part{testAnswer, "", "malformed_model_output", known}, ""},
+		{"at its cap", start + text + stopped(`"max_tokens"`) + metadata, answered("length", known), ""},
+		{"context full", start + text + stopped(`"model_context_window_exceeded"`) + metadata, answered("length", known), ""},
+		{"stop sequence", start + text + stopped(`"stop_sequence"`) + metadata, answered("stop", known), ""},
+		{"filtered", start + text + stopped(`"content_filtered"`) + metadata, answered("content_filter", known), ""},
+		{"guardrail", start + text + stopped(`"guardrail_intervened"`) + metadata, answered("content_filter", known), ""},
+		{"a reason of its own", start + text + stopped(`"new_reason"`) + metadata, answered("new_reason", known), ""},
+		{"a reason that is a failure", start + text + stopped(`"malformed_model_output"`) + metadata, answered("", known), "error instead of an answer, code malformed_model_output"},
+		{"a failure, and no usage", start + text + stopped(`"error"`), answered("", nil), "error instead of an answer, code error"},
+		{"usage, then an error", start + text + metadata + exception("modelStreamErrorException"), answered("", known), "error instead of an answer, code ModelStreamErrorException"},
 		{"a reason that is prose", start + text + stopped(`"ANSWER it is"`) + metadata, Part{Content: testAnswer}, "malformed answer"},
 		{"cache", start + text + stop + used(`{"inputTokens":9,"outputTokens":50,"totalTokens":149,"cacheReadInputTokens":60,"cacheWriteInputTokens":30,`+
 			`"cacheDetails":[{"inputTokens":30,"ttl":"5m"}]}`),
-			Part{testAnswer, "", "stop", &price.Usage{Input: 99, CachedInput: 60, CacheWrite: 30, Output: 50}}, ""},
+			answered("stop", &price.Usage{Input: 99, CachedInput: 60, CacheWrite: 30, Output: 50}), ""},
 		{"reasoning", start + frame("event", "contentBlockDelta", `{"contentBlockIndex":0,"delta":{"reasoningContent":{"text":"PROMPT"}}}`) + text + stop + metadata,
-			Part{testAnswer, "", "stop", known}, ""},
-		{"unknown events", start + frame("event", "newThing", `{"text":"PROMPT"}`) + text + stop + metadata, Part{testAnswer, "", "stop", known}, ""},
-		{"usage before the stop", start + text + metadata + stop, Part{testAnswer, "", "stop", known}, ""},
-		{"usage in the second metadata", start + text + stop + frame("event", "metadata", `{"metrics":{"latencyMs":1}}`) + metadata, Part{testAnswer, "", "stop", known}, ""},
-		{"after the end comes nothing", start + text + stop + metadata + text, Part{testAnswer, "", "stop", known}, ""},
-		{"after the end comes an error", start + text + stop + metadata + exception("modelStreamErrorException"), Part{testAnswer, "", "stop", known}, ""},
+			answered("stop", known), ""},
+		{"unknown events", start + frame("event", "newThing", `{"text":"PROMPT"}`) + text + stop + metadata, answered("stop", known), ""},
+		{"usage before the stop", start + text + metadata + stop, answered("stop", known), ""},
+		{"usage in the second metadata", start + text + stop + frame("event", "metadata", `{"metrics":{"latencyMs":1}}`) + metadata, answered("stop", known), ""},
+		{"after the end comes nothing", start + text + stop + metadata + text, answered("stop", known), ""},
+		{"after the end comes an error", start + text + stop + metadata + exception("modelStreamErrorException"), answered("stop", known), ""},
 
-		{"no usage", start + text + stop, Part{testAnswer, "", "stop", nil}, "answer ended early"},
-		{"usage that cannot be true", start + text + stop + used(`{"inputTokens":-9,"outputTokens":5,"totalTokens":14}`), Part{testAnswer, "", "stop", nil}, "answer ended early"},
-		{"no output for text", start + text + stop + used(`{"inputTokens":9,"outputTokens":0,"totalTokens":9}`), Part{testAnswer, "", "stop", nil}, "answer ended early"},
-		{"no stop", start + text + metadata, Part{Content: testAnswer}, "answer ended early"},
+		{"no usage", start + text + stop, answered("stop", nil), "answer ended early"},
+		{"usage that cannot be true", start + text + stop + used(`{"inputTokens":-9,"outputTokens":5,"totalTokens":14}`), answered("stop", nil), "answer ended early"},
+		{"no output for text", start + text + stop + used(`{"inputTokens":9,"outputTokens":0,"totalTokens":9}`), answered("stop", nil), "answer ended early"},
+		{"no stop", start + text + metadata, answered("", known), "answer ended early"},
 		{"throttled", start + text + exception("throttlingException"), Part{Content: testAnswer}, "error instead of an answer, code ThrottlingException"},
 		{"model failed", start + text + exception("modelStreamErrorException"), Part{Content: testAnswer}, "error instead of an answer, code ModelStreamErrorException"},
 		{"invalid", exception("validationException"), Part{}, "error instead of an answer, code ValidationException"},
@@ -357,13 +369,20 @@ func TestBedrockWhole(t *testing.T) {
 		failure    string
 	}{
 		{"blocks", body(`[{"reasoningContent":{"reasoningText":{"text":"PROMPT"}}},{"text":"ANS"},{"text":"WER"}]`, `"max_tokens"`, usage),
-			Part{testAnswer, "", "length", &price.Usage{Input: 9, Output: 5}}, ""},
+			answered("length", &price.Usage{Input: 9, Output: 5}), ""},
 		{"nothing said", body(`[]`, `"guardrail_intervened"`, `{"inputTokens":9,"outputTokens":0,"totalTokens":9}`),
 			Part{FinishReason: "content_filter", Usage: &price.Usage{Input: 9}}, ""},
 		{"no usage", body(`[{"text":"ANSWER"}]`, `"end_turn"`, `null`), Part{Content: testAnswer, FinishReason: "stop"}, ""},
-		{"no stop reason", body(`[]`, `null`, usage), Part{}, "answer ended early"},
-		{"no output", `{"stopReason":"end_turn","usage":` + usage + `}`, Part{}, "malformed answer"},
-		{"text of another kind", body(`[{"text":["PROMPT"]}]`, `"end_turn"`, usage), Part{}, "malformed answer"},
+		{"no stop reason", body(`[]`, `null`, usage), Part{Usage: &price.Usage{Input: 9, Output: 5}}, "answer ended early"},
+		{"a stop reason that is a failure", body(`[{"text":"ANSWER"}]`, `"malformed_model_output"`, usage),
+			answered("", &price.Usage{Input: 9, Output: 5}), "error instead of an answer, code malformed_model_output"},
+		{"no output", `{"stopReason":"end_turn","usage":` + usage + `}`, Part{Usage: &price.Usage{Input: 9, Output: 5}}, "malformed answer"},
+		{"text of another kind", body(`[{"text":["PROMPT"]}]`, `"end_turn"`, usage), Part{Usage: &price.Usage{Input: 9, Output: 5}}, "malformed answer"},
+		{"all of another kind", body(`[{"text":["PROMPT"]}]`, `7`, `[7]`), Part{}, "malformed answer"},
+		{"usage that no model can have", body(`[{"text":"ANSWER"}]`, `"end_turn"`, `{"inputTokens":9,"outputTokens":2147483647,"totalTokens":2147483647}`),
+			answered("stop", &price.Usage{Input: 9, Output: 1<<31 - 1}), ""}, // for who knows the model's context to refuse
+		{"usage beyond 32 bits", body(`[{"text":"ANSWER"}]`, `"end_turn"`, `{"inputTokens":4294967305,"outputTokens":5,"totalTokens":14}`),
+			Part{}, "malformed answer"},
 		{"cut", converseWhole[:len(converseWhole)-1], Part{}, "malformed answer"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

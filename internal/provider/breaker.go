@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"sync"
 	"time"
 
@@ -25,9 +26,11 @@ var ErrDown = errors.New("the provider is taken for down: its breaker is open")
 // once, unsent, as Unreachable.
 //
 // Only what no caller can bring about counts against p: that it cannot be reached,
-// does not answer in time, or says that it is down or overloaded (502, 503, 504,
+// is silent until the deadline, or says that it is down or overloaded (502, 503, 504,
 // 529). Any other error may be due to the request, and a script that knows such a
-// request must not close p for everybody; it counts neither way.
+// request must not close p for everybody; it counts neither way. So does an answer
+// that has begun and does not end in time: any caller can ask for a long one. Those
+// that come in one piece begin when they are complete: give them time for the longest.
 //
 // The state is of this process alone, so that p is asked a few times by each.
 func WithBreaker(p Provider) Provider {
@@ -92,7 +95,7 @@ func saysDown(err error) bool {
 	case Unreachable:
 		return !errors.Is(e.Err, context.Canceled)
 	case Timeout:
-		return true
+		return !e.Begun
 	}
 	switch e.Status {
 	case 502, 503, 504, 529: // 529: Anthropic's "overloaded"
@@ -101,8 +104,12 @@ func saysDown(err error) bool {
 	return false
 }
 
-// saysUp reports whether the provider refused a call as only one that works does.
+// saysUp reports whether the provider refused a call as only one that works does:
+// 408 and 499 tell of somebody who gave up waiting.
 func saysUp(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.Failure == Refused && e.Status >= 400 && e.Status < 500
+	if !errors.As(err, &e) || e.Failure != Refused && e.Failure != Failed {
+		return false
+	}
+	return e.Status >= 400 && e.Status < 500 && e.Status != http.StatusRequestTimeout && e.Status != 499
 }

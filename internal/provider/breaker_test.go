@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,13 +61,16 @@ func TestBreaker(t *testing.T) {
 		down        = func() (Answer, error) { return nil, &Error{Failure: Refused, Status: 503} }
 		unreachable = func() (Answer, error) { return nil, &Error{Failure: Unreachable, Err: errors.New("dial")} }
 		timeout     = func() (Answer, error) { return nil, &Error{Failure: Timeout} }
-		late        = func() (Answer, error) { return &ending{1, &Error{Failure: Timeout}}, nil }
+		silent      = func() (Answer, error) { return &ending{0, &Error{Failure: Timeout, Status: 200}}, nil }
+		gateway     = func() (Answer, error) { return nil, &Error{Failure: Failed, Status: 504} }
 		overloaded  = func() (Answer, error) { return &ending{0, &Error{Failure: Broken, Status: 529}}, nil }
 
 		good    = func() (Answer, error) { return &ending{2, io.EOF}, nil }
 		refused = func() (Answer, error) { return nil, &Error{Failure: Refused, Status: 429} }
 
 		failed    = func() (Answer, error) { return nil, &Error{Failure: Refused, Status: 500} }
+		gaveUp    = func() (Answer, error) { return nil, &Error{Failure: Failed, Status: 408} }
+		late      = func() (Answer, error) { return &ending{1, &Error{Failure: Timeout, Begun: true}}, nil }
 		cut       = func() (Answer, error) { return &ending{1, &Error{Failure: Broken}}, nil }
 		cancelled = func() (Answer, error) { return nil, &Error{Failure: Cancelled} }
 		gone      = func() (Answer, error) { return nil, &Error{Failure: Unreachable, Err: context.Canceled} }
@@ -87,20 +93,23 @@ func TestBreaker(t *testing.T) {
 		steps []step
 		opens bool
 	}{
-		"down":                 {times(5, down), true},
-		"unreachable":          {times(5, unreachable), true},
-		"no answer":            {times(5, timeout), true},
-		"no end of the answer": {times(5, late), true},
-		"overloaded inside":    {times(5, overloaded), true},
-		"a mixture":            {[]step{down, timeout, unreachable, late, down}, true},
-		"once less":            {times(4, down), false},
-		"an answer between":    {join(times(4, down), times(1, good), times(4, down)), false},
-		"a refusal between":    {join(times(4, down), times(1, refused), times(4, down)), false},
-		"nothing between":      {join(times(4, down), []step{failed, cut, cancelled, gone}, times(1, down)), true},
-		"failures by request":  {times(50, failed), false},
-		"cut answers":          {times(50, cut), false},
-		"too many requests":    {times(50, refused), false},
-		"callers who leave":    {join(times(50, cancelled), times(50, gone)), false},
+		"down":                {times(5, down), true},
+		"unreachable":         {times(5, unreachable), true},
+		"no answer":           {times(5, timeout), true},
+		"a head and no body":  {times(5, silent), true},
+		"a gateway's timeout": {times(5, gateway), true},
+		"overloaded inside":   {times(5, overloaded), true},
+		"a mixture":           {[]step{down, timeout, unreachable, silent, gateway}, true},
+		"once less":           {times(4, down), false},
+		"an answer between":   {join(times(4, down), times(1, good), times(4, down)), false},
+		"a refusal between":   {join(times(4, down), times(1, refused), times(4, down)), false},
+		"nothing between":     {join(times(4, down), []step{failed, cut, cancelled, gone, late, gaveUp}, times(1, down)), true},
+		"failures by request": {times(50, failed), false},
+		"cut answers":         {times(50, cut), false},
+		"long answers":        {times(50, late), false},
+		"somebody gave up":    {times(50, gaveUp), false},
+		"too many requests":   {times(50, refused), false},
+		"callers who leave":   {join(times(50, cancelled), times(50, gone)), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -122,6 +131,48 @@ func TestBreaker(t *testing.T) {
 				t.Errorf("%v, billed %t, %d calls for %d", err, e.Billed(), s.calls, len(test.steps))
 			}
 		})
+	}
+}
+
+// Answers that have begun and are still going on at the deadline are no sign of an
+// outage, even if all that has come is what no caller is shown; silence is.
+func TestBreakerOnTheWire(t *testing.T) {
+	t.Parallel()
+	for _, d := range dialects {
+		for name, test := range map[string]struct {
+			begins []string
+			opens  bool
+		}{
+			"text":           {d.events[:d.complete-2], false},
+			"an event":       {d.events[:1], false},
+			"half an event":  {[]string{d.events[0][:10]}, false},
+			"nothing at all": {nil, true},
+		} {
+			t.Run(d.name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				sent := strings.Join(test.begins, "")
+				url, calls := d.serve(t, hang(d.answer(true, sent)))
+				var deadline atomic.Pointer[deadline]
+				p := WithBreaker(d.make(t, url, &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+					return deadline.Load().passing(len(sent)).Transport.RoundTrip(r)
+				})}))
+				for range failuresToOpen {
+					ctx := newDeadline(t)
+					deadline.Store(&ctx)
+					_, err := call(ctx, t, p, request(true))
+					wantFailure(t, err, Timeout, 200)
+				}
+				ctx := newDeadline(t)
+				deadline.Store(&ctx)
+				_, err := call(ctx, t, p, request(true))
+				if opens := errors.Is(err, ErrDown); opens != test.opens {
+					t.Errorf("opens: %t (%v), want %t", opens, err, test.opens)
+				}
+				if n := calls.Load(); test.opens && n != failuresToOpen || !test.opens && n != failuresToOpen+1 {
+					t.Errorf("%d requests", n)
+				}
+			})
+		}
 	}
 }
 

@@ -24,6 +24,8 @@ import (
 type dialect struct {
 	name string
 	make func(t *testing.T, url string, client *http.Client) Provider
+	// makeBilling makes one that bills its errors, or does not.
+	makeBilling func(t *testing.T, url string, billsErrors bool) Provider
 	// judge reports what is wrong with a request.
 	judge func(t *testing.T, r *http.Request, body []byte)
 
@@ -35,6 +37,9 @@ type dialect struct {
 	failing, failingText string
 	// refusal is an error's body; refusedAs the error that it makes with status 529.
 	refusal, refusedAs string
+	// ended is the answer, event by event, with a finish reason that means failure,
+	// the usage and whatever ends it.
+	ended func(reason string) []string
 }
 
 var dialects = []dialect{
@@ -42,6 +47,9 @@ var dialects = []dialect{
 		name: "openai",
 		make: func(t *testing.T, url string, client *http.Client) Provider {
 			return clientWith(t, OpenAIConfig{BaseURL: url + "/v1", APIKey: testKey, HTTPClient: client})
+		},
+		makeBilling: func(t *testing.T, url string, billsErrors bool) Provider {
+			return clientWith(t, OpenAIConfig{BaseURL: url + "/v1", APIKey: testKey, BillsErrors: billsErrors})
 		},
 		judge:       judgeOpenAI,
 		wholeType:   "application/json",
@@ -53,6 +61,9 @@ var dialects = []dialect{
 		failingText: "provider broken (status 200): error instead of an answer, code boom",
 		refusal:     `{"error":{"message":"PROMPT","type":"overloaded"}}`,
 		refusedAs:   "provider refused (status 529): code overloaded",
+		ended: func(reason string) []string {
+			return []string{roleEvent, textEvents, event(`"delta":{},"finish_reason":"` + reason + `"`), usageEvent, doneEvent}
+		},
 	},
 	anthropicDialect,
 	bedrockDialect,
@@ -158,6 +169,10 @@ func TestCutAtEveryByte(t *testing.T) {
 				end.Store(int64(n))
 				want++
 				got, err := call(t.Context(), t, p, request(stream))
+				var e *Error
+				if errors.As(err, &e) && e.Begun != (n > 0) {
+					t.Fatalf("%d bytes (cut %t): begun %t", n, cut, e.Begun)
+				}
 				if n >= complete {
 					if err != io.EOF || !cmp.Equal(got, usualAnswer) {
 						t.Fatalf("%d of %d bytes (cut %t): %+v, %v", n, complete, cut, got, err)
@@ -205,9 +220,36 @@ func TestErrorInAStream(t *testing.T) {
 		for n := range d.complete {
 			t.Run(fmt.Sprintf("%s/after %d", d.name, n), func(t *testing.T) {
 				url, calls := d.serve(t, d.answer(true, strings.Join(d.events[:n], "")+d.failing+strings.Join(d.events[n:], "")))
-				_, err := call(t.Context(), t, d.make(t, url, nil), request(true))
+				got, err := call(t.Context(), t, d.make(t, url, nil), request(true))
 				if err == nil || err.Error() != d.failingText || calls.Load() != 1 {
 					t.Errorf("%v after %d requests, want %s", err, calls.Load(), d.failingText)
+				}
+				var e *Error
+				if !errors.As(err, &e) || !e.Begun || !strings.HasSuffix(d.failingText, "code "+e.Code) {
+					t.Errorf("%+v", e)
+				}
+				if !strings.HasPrefix(testAnswer, got.Content) || got.FinishReason != "" && n < d.complete-2 {
+					t.Errorf("a failed answer goes on: %+v", got)
+				}
+			})
+		}
+	}
+}
+
+// An answer whose finish reason means failure has failed. What was billed for it is
+// told, even if that comes after.
+func TestFinishReasonsThatMeanFailure(t *testing.T) {
+	for _, d := range dialects {
+		for _, reason := range []string{"error", "abort", "network_error", "insufficient_system_resource", "malformed_model_output"} {
+			t.Run(d.name+"/"+reason, func(t *testing.T) {
+				url, _ := d.serve(t, d.answer(true, strings.Join(d.ended(reason), "")))
+				got, err := call(t.Context(), t, d.make(t, url, nil), request(true))
+				wantFailure(t, err, Broken, 200)
+				if e := err.(*Error); e.Code != reason || !e.Begun || !e.Billed() {
+					t.Errorf("code %s, begun %t, billed %t", e.Code, e.Begun, e.Billed())
+				}
+				if diff := cmp.Diff(answered("", usualAnswer.Usage), got); diff != "" {
+					t.Error(diff)
 				}
 			})
 		}
@@ -320,8 +362,16 @@ func TestDeadlines(t *testing.T) {
 			})
 			_, err := call(ctx, t, d.make(t, url, nil), request(stream))
 			wantFailure(t, err, Timeout, 0)
-			if !errors.Is(err, context.DeadlineExceeded) || calls.Load() != 1 {
+			if !errors.Is(err, context.DeadlineExceeded) || calls.Load() != 1 || err.(*Error).Begun {
 				t.Errorf("%v, %d requests", err, calls.Load())
+			}
+		})
+		t.Run("after the head", func(t *testing.T) {
+			ctx := newDeadline(t)
+			url, _ := d.serve(t, hang(d.answer(stream, "")))
+			_, err := call(ctx, t, d.make(t, url, ctx.passing(0)), request(stream))
+			if wantFailure(t, err, Timeout, 200); err.(*Error).Begun {
+				t.Error("a silent answer has begun")
 			}
 		})
 		t.Run("in the answer", func(t *testing.T) {
@@ -333,11 +383,25 @@ func TestDeadlines(t *testing.T) {
 			url, _ := d.serve(t, hang(d.answer(stream, sent)))
 			got, err := call(ctx, t, d.make(t, url, ctx.passing(len(sent))), request(stream))
 			wantFailure(t, err, Timeout, 200)
-			if stream && got.Content != testAnswer {
-				t.Errorf("%+v", got)
+			if stream && got.Content != testAnswer || !err.(*Error).Begun {
+				t.Errorf("%+v, %+v", got, err)
 			}
 		})
 	})
+}
+
+// Nor does an answer that has failed, whose usage might follow.
+func TestFailedAnswersAreNotWaitedFor(t *testing.T) {
+	for _, d := range dialects {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			url, _ := d.serve(t, hang(d.answer(true, d.events[0]+d.failing)))
+			_, err := call(t.Context(), t, d.make(t, url, nil), request(true))
+			if err == nil || err.Error() != d.failingText {
+				t.Errorf("%v, want %s", err, d.failingText)
+			}
+		})
+	}
 }
 
 // The rest of an error holds nobody up.
@@ -368,7 +432,12 @@ func TestCallersLeave(t *testing.T) {
 				t.Fatalf("%+v, %v", p, err)
 			}
 			cancel(errors.New(testPrompt))
-			_, err = a.Next()
+			for err == nil {
+				var p Part
+				if p, err = a.Next(); p.Content != "" {
+					t.Errorf("after the caller has left comes %+v", p)
+				}
+			}
 			check(t, err)
 			wantFailure(t, err, Cancelled, 200)
 		})

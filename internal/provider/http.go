@@ -31,17 +31,19 @@ const briefly = 500 * time.Millisecond
 // api is a provider that takes JSON at one URL and answers in JSON or, to a stream,
 // in server-sent events.
 type api struct {
-	endpoint string
-	header   http.Header // sent with every request
-	client   http.Client
-	// How answers are read: a buffered one, and a stream's events.
+	endpoint    string
+	header      http.Header // sent with every request
+	client      http.Client
+	billsErrors bool // as in OpenAIConfig
+	// How answers are read: a buffered one, of which a failure leaves what was told
+	// before it, and a stream's events.
 	whole  func(body []byte) (Part, error)
 	events func(*eventReader) events
 }
 
 // newAPI checks the URL, under which path is. Its errors do not quote what may hold
 // a secret where it should not.
-func newAPI(baseURL, path string, client *http.Client) (api, error) {
+func newAPI(baseURL, path string, client *http.Client, billsErrors bool) (api, error) {
 	u, err := parseBaseURL(baseURL)
 	if err != nil {
 		return api{}, err
@@ -49,7 +51,7 @@ func newAPI(baseURL, path string, client *http.Client) (api, error) {
 	header := http.Header{}
 	header.Set("Content-Type", "application/json")
 	header.Set("User-Agent", "tokenfuse")
-	return api{endpoint: u.JoinPath(path).String(), header: header, client: withoutRedirects(client)}, nil
+	return api{endpoint: u.JoinPath(path).String(), header: header, client: withoutRedirects(client), billsErrors: billsErrors}, nil
 }
 
 func parseBaseURL(s string) (*url.URL, error) {
@@ -135,7 +137,7 @@ func (a *api) call(ctx context.Context, req any, stream bool) (Answer, error) {
 		if !sent.Load() {
 			return nil, unsent(err)
 		}
-		return nil, failed(ctx, 0, err)
+		return nil, failed(ctx, 0, false, err)
 	}
 	answer, err := a.open(ctx, callCtx, cancel, resp, stream)
 	if err != nil {
@@ -171,33 +173,46 @@ func encodeJSON(v any) ([]byte, error) {
 func (a *api) open(ctx, callCtx context.Context, cancel context.CancelFunc, resp *http.Response, asked bool) (Answer, error) {
 	status := resp.StatusCode
 	if status >= 300 {
-		return nil, refused(status, errorCode(readBriefly(resp.Body, cancel)))
+		return nil, refused(status, errorCode(readBriefly(resp.Body, cancel)), a.billsErrors)
 	}
 	if status != http.StatusOK {
-		return nil, failed(ctx, status, errStatus)
+		return nil, failed(ctx, status, false, errStatus)
 	}
+	begun := new(atomic.Bool)
+	body := &arrival{resp.Body, begun}
 	switch contentType := mediaType(resp); {
 	case contentType == "text/event-stream" && asked:
 		return &stream{
-			ctx: ctx, callCtx: callCtx, cancel: cancel, body: resp.Body, status: status,
-			events: a.events(newEventReader(resp.Body, maxEvent, maxStream)),
-			rest:   func() { readBriefly(resp.Body, cancel) },
+			ctx: ctx, callCtx: callCtx, cancel: cancel, body: body, begun: begun, status: status,
+			events: a.events(newEventReader(body, maxEvent, maxStream)),
+			rest:   func() { readBriefly(body, cancel) },
 		}, nil
 	case contentType == "application/json":
 		// Some servers answer so although a stream was asked for.
-		body, err := readWhole(resp.Body)
+		text, err := readWhole(body)
 		if err != nil {
-			return nil, failed(ctx, status, err)
+			return nil, failed(ctx, status, begun.Load(), err)
 		}
-		part, err := a.whole(body)
-		if err != nil {
-			return nil, failed(ctx, status, err)
-		}
+		part, err := a.whole(text)
 		cancel()
 		resp.Body.Close()
-		return &whole{part: part}, nil
+		return inOnePiece(ctx, status, begun.Load(), part, err)
 	}
-	return nil, failed(ctx, status, errContentType)
+	return nil, failed(ctx, status, false, errContentType)
+}
+
+// arrival is the body of an answer. It tells when some of it has arrived.
+type arrival struct {
+	io.ReadCloser
+	begun *atomic.Bool
+}
+
+func (a *arrival) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if n > 0 {
+		a.begun.Store(true)
+	}
+	return n, err
 }
 
 func mediaType(resp *http.Response) string {
@@ -236,12 +251,17 @@ const (
 	errConnection  = wireError("connection failed")
 )
 
-// errorInstead is the failure of an answer that turned out to be an error.
-func errorInstead(code string) wireError {
-	if code == "" {
+// saidFailure is the failure of an answer in which the provider says that it failed,
+// by an error or by its finish reason. It is safe to show.
+type saidFailure struct {
+	code string // "" if it gave none
+}
+
+func (e saidFailure) Error() string {
+	if e.code == "" {
 		return "error instead of an answer"
 	}
-	return wireError("error instead of an answer, code " + code)
+	return "error instead of an answer, code " + e.code
 }
 
 // unsent is the *Error of a request that did not leave this process.
@@ -251,19 +271,26 @@ func unsent(err error) *Error { return &Error{Failure: Unreachable, Err: err} }
 func impossible(why string) *Error { return &Error{Failure: Refused, Err: wireError(why)} }
 
 // refused is the *Error of a request that was answered with an error status.
-func refused(status int, code string) *Error {
-	e := &Error{Failure: Refused, Status: status}
+func refused(status int, code string, billsErrors bool) *Error {
+	e := &Error{Failure: Refused, Status: status, Code: code}
+	if mayBill(status, code, billsErrors) {
+		e.Failure = Failed
+	}
 	if code != "" {
 		e.Err = wireError("code " + code)
 	}
 	return e
 }
 
-// failed is the *Error of a request that may have been billed.
-func failed(ctx context.Context, status int, err error) *Error {
-	e := &Error{Failure: Broken, Status: status}
+// failed is the *Error of a request that may have been billed. begun tells whether
+// some of the answer had arrived.
+func failed(ctx context.Context, status int, begun bool, err error) *Error {
+	e := &Error{Failure: Broken, Status: status, Begun: begun}
 	var timeout net.Error
+	var said saidFailure
 	switch {
+	case errors.As(err, &said):
+		e.Code, e.Err = said.code, said
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		e.Failure, e.Err = Timeout, ctx.Err()
 	case ctx.Err() != nil:
@@ -292,16 +319,23 @@ func safe(err error) error {
 	return errConnection
 }
 
-// errorCode finds the code, or else the type, in an error envelope of OpenAI's or
-// Anthropic's. Messages are never read, since they may quote the prompt.
+// errorCode finds the code in an error envelope of OpenAI's or Anthropic's.
 func errorCode(body []byte) string {
-	var envelope struct {
-		Error struct{ Code, Type json.RawMessage }
-	}
+	var envelope struct{ Error json.RawMessage }
 	if json.Unmarshal(body, &envelope) != nil {
 		return ""
 	}
-	for _, raw := range []json.RawMessage{envelope.Error.Code, envelope.Error.Type} {
+	return codeOf(envelope.Error)
+}
+
+// codeOf finds the code, or else the type, of an error. Messages are never read,
+// since they may quote the prompt.
+func codeOf(raw json.RawMessage) string {
+	var e struct{ Code, Type json.RawMessage }
+	if json.Unmarshal(raw, &e) != nil {
+		return ""
+	}
+	for _, raw := range []json.RawMessage{e.Code, e.Type} {
 		if word := strings.Trim(string(raw), `"`); word != "null" && isCode(word) {
 			return word
 		}

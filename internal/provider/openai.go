@@ -11,6 +11,9 @@ import (
 type OpenAIConfig struct {
 	BaseURL string // without /chat/completions, such as https://api.openai.com/v1
 	APIKey  string // sent as a bearer token; "" sends no Authorization header
+	// BillsErrors says that calls may be charged which are answered with 400, 422, 500
+	// or 502. It decides whether such an error is Failed or Refused.
+	BillsErrors bool
 	// HTTPClient is copied and never follows redirects. Nil means one that is
 	// made for this provider: HTTP/1.1, so that no layer below ever sends a
 	// request again, and no time limit but the context's once connected.
@@ -24,7 +27,7 @@ type OpenAI struct{ api }
 // NewOpenAI checks cfg. Its errors do not quote the key or the URL, which may
 // hold a secret where it should not.
 func NewOpenAI(cfg OpenAIConfig) (*OpenAI, error) {
-	a, err := newAPI(cfg.BaseURL, "chat/completions", cfg.HTTPClient)
+	a, err := newAPI(cfg.BaseURL, "chat/completions", cfg.HTTPClient, cfg.BillsErrors)
 	if err == nil {
 		err = checkKey(cfg.APIKey)
 	}

@@ -30,60 +30,71 @@ func (c *completionChunks) next() (p Part, end bool, err error) {
 	return p, false, err
 }
 
-// read takes in one chunk.
-func (c *completionChunks) read(data []byte) (Part, error) {
+// read takes in one chunk. Its usage counts whatever else is wrong with it.
+func (c *completionChunks) read(data []byte) (p Part, err error) {
 	chunk, err := parseCompletion(data)
 	if err != nil {
 		return Part{}, err
 	}
-	if chunk.Choices == nil && !present(chunk.Usage) {
-		return Part{}, errMalformed
-	}
-	var p Part
-	if choice := chunk.first(); choice != nil {
+	choice, err := chunk.first()
+	if choice != nil {
 		p.Content, p.Refusal = choice.Delta.Content, choice.Delta.Refusal
-		if p.FinishReason, err = choice.finish(); err != nil {
-			return Part{}, err
-		}
 	}
 	c.text = c.text || p.Content != "" || p.Refusal != ""
 	p.Usage = parseUsage(chunk.Usage, c.text)
-	return p, nil
+	switch {
+	case saysError(chunk.Error):
+		return p, saidFailure{codeOf(chunk.Error)}
+	case err != nil:
+		return p, err
+	case choice != nil:
+		p.FinishReason, err = choice.finish()
+	case !present(chunk.Choices) && !present(chunk.Usage):
+		return p, errMalformed
+	}
+	return p, err
 }
 
-// parseCompletionWhole reads a chat.completion.
-func parseCompletionWhole(body []byte) (Part, error) {
+// parseCompletionWhole reads a chat.completion. Its text and usage count whatever
+// else is wrong with it.
+func parseCompletionWhole(body []byte) (p Part, err error) {
 	c, err := parseCompletion(body)
 	if err != nil {
 		return Part{}, err
 	}
-	choice := c.first()
-	if choice == nil || choice.Message == nil {
-		return Part{}, errMalformed
+	choice, err := c.first()
+	if choice != nil && choice.Message != nil {
+		p.Content, p.Refusal = choice.Message.Content, choice.Message.Refusal
 	}
-	part := Part{Content: choice.Message.Content, Refusal: choice.Message.Refusal}
-	if part.FinishReason, err = choice.finish(); err != nil {
-		return Part{}, err
+	p.Usage = parseUsage(c.Usage, p.Content != "" || p.Refusal != "")
+	switch {
+	case saysError(c.Error):
+		return p, saidFailure{codeOf(c.Error)}
+	case err != nil:
+		return p, err
+	case choice == nil || choice.Message == nil:
+		return p, errMalformed
 	}
-	if part.FinishReason == "" {
-		return Part{}, errUnfinished
+	if p.FinishReason, err = choice.finish(); err == nil && p.FinishReason == "" {
+		err = errUnfinished
 	}
-	part.Usage = parseUsage(c.Usage, part.Content != "" || part.Refusal != "")
-	return part, nil
+	return p, err
 }
 
-// completion is a chat.completion or a chat.completion.chunk.
+// completion is a chat.completion or a chat.completion.chunk. Its members are read
+// one by one: what is wrong with one hides no other.
 type completion struct {
-	Choices []choice        `json:"choices"`
+	Choices json.RawMessage `json:"choices"`
 	Usage   json.RawMessage `json:"usage"`
 	Error   json.RawMessage `json:"error"`
 }
 
 type choice struct {
-	Index        int      `json:"index"`
-	Message      *message `json:"message"` // of a whole answer
-	Delta        message  `json:"delta"`   // of a chunk
-	FinishReason string   `json:"finish_reason"`
+	Index        int             `json:"index"`
+	Message      *message        `json:"message"` // of a whole answer
+	Delta        message         `json:"delta"`   // of a chunk
+	FinishReason string          `json:"finish_reason"`
+	Error        json.RawMessage `json:"error"` // OpenRouter's, of an answer that failed on the way
 }
 
 type message struct {
@@ -96,28 +107,45 @@ func parseCompletion(data []byte) (completion, error) {
 	if json.Unmarshal(data, &c) != nil {
 		return completion{}, errMalformed
 	}
-	if present(c.Error) {
-		return completion{}, errorInstead(errorCode(data))
-	}
 	return c, nil
 }
 
 // first is the choice with index 0, or nil. No other is ever asked for.
-func (c completion) first() *choice {
-	for i := range c.Choices {
-		if c.Choices[i].Index == 0 {
-			return &c.Choices[i]
+func (c completion) first() (*choice, error) {
+	if !present(c.Choices) {
+		return nil, nil
+	}
+	var choices []choice
+	if json.Unmarshal(c.Choices, &choices) != nil {
+		return nil, errMalformed
+	}
+	for i := range choices {
+		if choices[i].Index == 0 {
+			return &choices[i], nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // finish is the finish reason, "" if there is none yet.
 func (c choice) finish() (string, error) {
-	if c.FinishReason != "" && !isReason(c.FinishReason) {
-		return "", errMalformed
+	if saysError(c.Error) {
+		return "", saidFailure{codeOf(c.Error)}
+	}
+	if err := checkReason(c.FinishReason); err != nil {
+		return "", err
 	}
 	return c.FinishReason, nil
+}
+
+// saysError reports whether an error member tells of an error: some servers send an
+// empty one with every answer.
+func saysError(raw json.RawMessage) bool {
+	switch string(bytes.Join(bytes.Fields(raw), nil)) {
+	case "", "null", "false", `""`, "{}", "[]":
+		return false
+	}
+	return true
 }
 
 // parseUsage reads a usage object, or gives nil if there is none that can be
@@ -146,7 +174,7 @@ func parseUsage(raw json.RawMessage, text bool) *price.Usage {
 			Reasoning int64 `json:"reasoning_tokens"`
 		} `json:"completion_tokens_details"`
 	}
-	if json.Unmarshal(raw, &w) != nil || w.Completion < 0 {
+	if json.Unmarshal(raw, &w) != nil || !isCount(w.Prompt) || !isCount(w.Completion) || !isCount(w.Total) {
 		return nil
 	}
 	return plausible(price.Usage{

@@ -94,15 +94,13 @@ func call(ctx context.Context, t *testing.T, p Provider, req Request) (Part, err
 		if p == (Part{}) {
 			t.Error("empty part")
 		}
+		if all.Usage != nil || all.AtLeast != nil {
+			t.Errorf("after the usage comes %+v", p)
+		}
 		all.Content += p.Content
 		all.Refusal += p.Refusal
 		all.FinishReason += p.FinishReason
-		if p.Usage != nil {
-			if all.Usage != nil {
-				t.Error("usage came twice")
-			}
-			all.Usage = p.Usage
-		}
+		all.Usage, all.AtLeast = p.Usage, p.AtLeast
 	}
 }
 
@@ -118,6 +116,11 @@ func check(t *testing.T, err error) {
 			t.Errorf("%q contains %s", err, secret)
 		}
 	}
+}
+
+// answered is the answer ANSWER.
+func answered(reason string, usage *price.Usage) Part {
+	return Part{Content: testAnswer, FinishReason: reason, Usage: usage}
 }
 
 func wantFailure(t *testing.T, err error, failure Failure, status int) {
@@ -179,7 +182,7 @@ func TestRequestOnTheWire(t *testing.T) {
 			}))
 			defer s.Close()
 			_, err := call(t.Context(), t, clientWith(t, OpenAIConfig{BaseURL: s.URL + tt.base, APIKey: tt.key}), tt.req)
-			wantFailure(t, err, Refused, http.StatusTeapot)
+			wantFailure(t, err, Failed, http.StatusTeapot)
 			want := seen{"POST", tt.path, "application/json", tt.accept, tt.body, tt.auth, int64(len(tt.body))}
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(seen{})); diff != "" {
 				t.Error(diff)
@@ -302,15 +305,19 @@ func TestWholeAnswers(t *testing.T) {
 		{"a list", "[]", Part{}, Broken},
 		{"cut", wholeAnswer[:100], Part{}, Broken},
 		{"more behind it", wholeAnswer + "{}", Part{}, Broken},
-		{"no choices", `{"usage":` + jsonUsage + `}`, Part{}, Broken},
-		{"empty choices", body(""), Part{}, Broken},
-		{"no choice 0", body(`{"index":1,"message":{"content":"b"},"finish_reason":"stop"}`), Part{}, Broken},
-		{"no message", body(`{"finish_reason":"stop"}`), Part{}, Broken},
-		{"content of another kind", body(`{"message":{"content":["ANSWER"]},"finish_reason":"stop"}`), Part{}, Broken},
-		{"no finish reason", body(`{"message":{"content":"ANSWER"}}`), Part{}, Broken},
-		{"finish reason null", body(`{"message":{"content":"ANSWER"},"finish_reason":null}`), Part{}, Broken},
-		{"finish reason is prose", body(`{"message":{"content":"ANSWER"},"finish_reason":"ANSWER it is"}`), Part{}, Broken},
+		{"no choices", `{"usage":` + jsonUsage + `}`, Part{Usage: usage}, Broken},
+		{"empty choices", body(""), Part{Usage: usage}, Broken},
+		{"no choice 0", body(`{"index":1,"message":{"content":"b"},"finish_reason":"stop"}`), Part{Usage: usage}, Broken},
+		{"no message", body(`{"finish_reason":"stop"}`), Part{Usage: usage}, Broken},
+		{"content of another kind", body(`{"message":{"content":["ANSWER"]},"finish_reason":"stop"}`), Part{Usage: usage}, Broken},
+		{"no finish reason", body(`{"message":{"content":"ANSWER"}}`), answered("", usage), Broken},
+		{"finish reason null", body(`{"message":{"content":"ANSWER"},"finish_reason":null}`), answered("", usage), Broken},
+		{"finish reason is prose", body(`{"message":{"content":"ANSWER"},"finish_reason":"ANSWER it is"}`), answered("", usage), Broken},
 		{"error", `{"error":{"message":"PROMPT","code":"boom"}}`, Part{}, Broken},
+		{"error beside an answer", `{"error":{"message":"PROMPT","code":"boom"},` + wholeAnswer[1:], answered("", usage), Broken},
+		{"error in the choice", body(`{"message":{"content":"ANSWER"},"finish_reason":"stop","error":{"message":"PROMPT","code":502}}`), answered("", usage), Broken},
+		{"no error in the choice", body(`{"message":{"content":"ANSWER"},"finish_reason":"stop","error":{}}`), answered("stop", usage), ""},
+		{"a finish reason that is a failure", body(`{"message":{"content":""},"finish_reason":"network_error"}`), Part{Usage: usage}, Broken},
 		{"too large", `{"pad":"` + strings.Repeat("a", maxJSON) + `",` + wholeAnswer[1:], Part{}, Broken},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -375,8 +382,9 @@ func TestStreams(t *testing.T) {
 			withUsage(`{"delta":{"content":"WER"},"finish_reason":"stop"}`, jsonUsage) + doneEvent, answer, ""},
 		{"the last valid usage counts", textEvents + finishEvent + withUsage("", `{"prompt_tokens":1,"completion_tokens":1}`) +
 			usageEvent + withUsage("", `{"prompt_tokens":-1,"completion_tokens":0}`) + doneEvent, answer, ""},
+		{"no error in the choice", event(`"delta":{"content":"ANSWER"},"error":""`) + finishEvent + usageEvent + doneEvent, answer, ""},
 		{"usage that text outran", withUsage(`{"delta":{"content":"ANS"}}`, `{"prompt_tokens":9,"completion_tokens":2}`) +
-			event(`"delta":{"content":"WER"},"finish_reason":"stop"`) + doneEvent, Part{Content: testAnswer, FinishReason: "stop"}, ""},
+			event(`"delta":{"content":"WER"},"finish_reason":"stop"`) + doneEvent, Part{Content: testAnswer, FinishReason: "stop", AtLeast: &price.Usage{Input: 9, Output: 2}}, ""},
 		{"no usage", textEvents + finishEvent + doneEvent, Part{Content: testAnswer, FinishReason: "stop"}, ""},
 		{"refusal", event(`"delta":{"refusal":"no"}`) + finishEvent + doneEvent, Part{Refusal: "no", FinishReason: "stop"}, ""},
 		{"only choice 0", `data: {"choices":[{"index":1,"delta":{"content":"b"},"finish_reason":"length"},{"index":0,"delta":{"content":"a"}}]}` + "\n\n" +
@@ -391,16 +399,31 @@ func TestStreams(t *testing.T) {
 		{"no event", "", Part{}, Broken},
 		{"only DONE", doneEvent, Part{}, Broken},
 		{"only comments", ": hi\n\n", Part{}, Broken},
-		{"DONE without a finish", textEvents + usageEvent + doneEvent, Part{Content: testAnswer}, Broken},
+		// Usage that came counts, whatever else is wrong.
+		{"DONE without a finish", textEvents + usageEvent + doneEvent, answered("", usage), Broken},
+		{"usage, then garbage", textEvents + usageEvent + "data: ?\n\n", answered("", usage), Broken},
+		{"usage beside garbage", textEvents + withUsage(`7`, jsonUsage), answered("", usage), Broken},
+		{"usage beside a finish that is none", textEvents + withUsage(`{"delta":{},"finish_reason":"It was the ANSWER."}`, jsonUsage), answered("", usage), Broken},
+		{"usage grown to the end", withUsage(`{"delta":{"content":"ANSWER"}}`, jsonUsage) + doneEvent, answered("", usage), Broken},
+		// But one that was still growing, or that text outran, is a part of the bill.
+		{"cut while usage grows", withUsage(`{"delta":{"content":"ANSWER"}}`, jsonUsage), Part{Content: testAnswer, AtLeast: usage}, Broken},
+		{"usage before any text", withUsage("", `{"prompt_tokens":9,"completion_tokens":0}`), Part{AtLeast: &price.Usage{Input: 9}}, Broken},
+		{"cut after usage that text outran", withUsage("", `{"prompt_tokens":9,"completion_tokens":0}`) + textEvents,
+			Part{Content: testAnswer, AtLeast: &price.Usage{Input: 9}}, Broken},
+		// The answer failed, as the provider says: its usage may follow, nothing else.
+		{"a finish reason that is a failure", textEvents + event(`"delta":{},"finish_reason":"error"`) + usageEvent + doneEvent, answered("", usage), Broken},
+		{"a failure with usage", textEvents + withUsage(`{"delta":{},"finish_reason":"insufficient_system_resource"}`, jsonUsage), answered("", usage), Broken},
+		{"a failure without usage", textEvents + event(`"delta":{},"finish_reason":"abort"`) + textEvents + finishEvent + doneEvent, answered("", nil), Broken},
+		{"error in the choice", textEvents + event(`"delta":{"content":""},"finish_reason":"stop","error":{"message":"PROMPT","code":502}`) + usageEvent, answered("", usage), Broken},
 		{"no DONE and no usage", textEvents + finishEvent, Part{Content: testAnswer, FinishReason: "stop"}, Broken},
-		{"no DONE and no finish", textEvents + usageEvent, Part{Content: testAnswer}, Broken},
+		{"no DONE and no finish", textEvents + usageEvent, answered("", usage), Broken},
 		{"not JSON", failing("ANSWER"), Part{Content: testAnswer}, Broken},
 		{"cut JSON", failing(`{"choices":[{"delta":{"content":"ANSWER`), Part{Content: testAnswer}, Broken},
 		{"null", failing("null"), Part{Content: testAnswer}, Broken},
 		{"no choices", failing(`{}`), Part{Content: testAnswer}, Broken},
 		{"content of another kind", failing(`{"choices":[{"delta":{"content":7}}]}`), Part{Content: testAnswer}, Broken},
 		{"finish reason is prose", failing(`{"choices":[{"delta":{},"finish_reason":"It was the ANSWER."}]}`), Part{Content: testAnswer}, Broken},
-		{"error", failing(`{"error":{"message":"PROMPT","code":null,"type":"server_error"}}`), Part{Content: testAnswer}, Broken},
+		{"error", failing(`{"error":{"message":"PROMPT","code":null,"type":"server_error"}}`), answered("", usage), Broken},
 		{"error after all", textEvents + finishEvent + usageEvent + "data: {\"error\":\"PROMPT\"}\n\n" + doneEvent,
 			Part{Content: testAnswer, FinishReason: "stop", Usage: usage}, Broken},
 		{"line too long", textEvents + "data: " + strings.Repeat("a", maxEvent), Part{Content: testAnswer}, Broken},
@@ -840,6 +863,9 @@ func TestParseUsage(t *testing.T) {
 		{"more reasoning than output", `{"prompt_tokens":9,"completion_tokens":5,"completion_tokens_details":{"reasoning_tokens":6}}`, nil},
 		{"absurd", `{"prompt_tokens":9,"completion_tokens":9007199254740993}`, nil},
 		{"absurd total", `{"prompt_tokens":-9223372036854775808,"completion_tokens":1,"total_tokens":9223372036854775807}`, nil},
+		{"negative total", `{"prompt_tokens":9,"completion_tokens":5,"total_tokens":-9223372036854775808}`, nil},
+		{"two near 2^63", `{"prompt_tokens":9223372036854775807,"completion_tokens":9223372036854775807,"total_tokens":9223372036854775807}`, nil},
+		{"two near 2^63 of a cache", `{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":9223372036854775807,"cache_write_tokens":9223372036854775807}}`, nil},
 		{"fractions", `{"prompt_tokens":9.5,"completion_tokens":5}`, nil},
 		{"text", `{"prompt_tokens":"9","completion_tokens":5}`, nil},
 	} {
@@ -864,8 +890,15 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		checkPart := func(p Part, err error) {
 			var wire wireError
-			if err != nil && !errors.As(err, &wire) {
+			var said saidFailure
+			if err != nil && !errors.As(err, &wire) && !errors.As(err, &said) {
 				t.Fatalf("unsafe failure %v", err)
+			}
+			if err != nil && p.FinishReason != "" {
+				t.Fatalf("%v with finish reason %s", err, p.FinishReason)
+			}
+			if p.AtLeast != nil && (!p.AtLeast.Valid() || p.AtLeast.Input == 0) {
+				t.Fatalf("at least %+v", *p.AtLeast)
 			}
 			if p.Usage != nil && (!p.Usage.Valid() || p.Usage.Input == 0) {
 				t.Fatalf("usage %+v", *p.Usage)

@@ -3,8 +3,9 @@
 // Guarantees: one Call is at most one request on the wire, never a retry. The
 // output cap is always sent as the provider's own parameter, usage is always
 // asked for, the size of what comes back is bounded, and a context that ends
-// ends the call. What a provider answers is checked, not trusted. Errors carry
-// no secret and no prompt or answer text.
+// ends the call. What a provider answers is checked, not trusted: a failure counts
+// as free only where the call cannot have been billed, and usage that has arrived is
+// told whatever else went wrong. Errors carry no secret and no prompt or answer text.
 package provider
 
 import (
@@ -56,10 +57,17 @@ type Answer interface {
 
 // Part is a piece of an answer; any of its fields may be set.
 type Part struct {
-	Content      string
-	Refusal      string
-	FinishReason string       // OpenAI's words (stop, length, content_filter), or the provider's if there is none
-	Usage        *price.Usage // valid; at most once, in or after the last content
+	Content string
+	Refusal string
+	// FinishReason is in OpenAI's words (stop, length, content_filter), or in the
+	// provider's own if there is none. A reason that means failure is an *Error instead.
+	FinishReason string
+	// Usage is what the provider reported: valid, at most once, in or after the last
+	// content, and before the *Error of an answer that then fails.
+	Usage *price.Usage
+	// AtLeast is the last report of an answer that ends without Usage, since content
+	// came after the report: valid, at most once, at the end. No less was billed.
+	AtLeast *price.Usage
 }
 
 // Failure says in which way a call failed.
@@ -68,8 +76,9 @@ type Failure string
 const (
 	Unreachable Failure = "unreachable" // the request was never sent: nothing was billed
 	Refused     Failure = "refused"     // an error status, or not sent because of what it asks: nothing was billed
+	Failed      Failure = "failed"      // an error status behind which the model may have worked: may be billed
 	Timeout     Failure = "timeout"     // no complete answer within the deadline: may be billed
-	Broken      Failure = "broken"      // cut, malformed or too large: may be billed
+	Broken      Failure = "broken"      // cut, malformed, too large, or an answer that says that it failed: may be billed
 	Cancelled   Failure = "cancelled"   // the caller's context was cancelled: may be billed
 )
 
@@ -77,8 +86,10 @@ const (
 // meant for callers of the API.
 type Error struct {
 	Failure Failure
-	Status  int   // the provider's HTTP status if it sent one, else 0
-	Err     error // the cause; may be nil
+	Status  int    // the provider's HTTP status if it sent one, else 0
+	Code    string // the provider's own word for what went wrong, a plain word; "" if it gave none
+	Begun   bool   // some of the answer had arrived: a byte of its body is enough
+	Err     error  // the cause; may be nil
 }
 
 func (e *Error) Error() string {
