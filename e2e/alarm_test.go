@@ -25,7 +25,7 @@ func alarmConfig(t *testing.T, fuse string) string {
 	t.Helper()
 	return writeConfig(t, fmt.Sprintf(`
 providers: {main: {kind: openai, base_url: "https://model.invalid/v1", api_key: {env: E2E_NO_SUCH_KEY}, timeout: 30s}}
-models: {small: {provider: main, id: test-model, tokenizer: o200k_base, context: 100000,
+models: {small: {provider: main, id: test-model, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 100000,
                  price_per_mtok: {input: "400.00001", cached_input: "100.003", output: "1600.7"}}}
 features: {ask: {model: small, max_output_tokens: 100}}
 tiers:

@@ -92,7 +92,7 @@ func TestChallenge(t *testing.T) {
 	)
 	d := startDev(t, writeConfig(t, `
 providers: {main: {kind: openai, base_url: "https://model.invalid/v1", api_key: {env: E2E_NO_SUCH_KEY}}}
-models: {small: {provider: main, id: m, tokenizer: o200k_base, context: 10000, price_per_mtok: {input: "1", output: "1"}}}
+models: {small: {provider: main, id: m, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: "1", output: "1"}}}
 features: {ask: {model: small, max_output_tokens: 100}}
 tiers:
   anonymous: {max_input_tokens: 200, max_output_tokens: 100, max_in_flight: 32, limits: {tokens: {capacity: 1000, per: 100d}}, challenge_at: 0.5,

@@ -119,8 +119,8 @@ func TestSpendCeiling(t *testing.T) {
 	d := startDev(t, writeConfig(t, fmt.Sprintf(`
 providers: {visitors: {kind: openai, base_url: %q}, users: {kind: openai, base_url: %q}}
 models:
-  visitors: {provider: visitors, id: m, tokenizer: o200k_base, context: 10000, price_per_mtok: {input: "0.40", output: "1.60"}}
-  users:    {provider: users, id: m, tokenizer: o200k_base, context: 10000, price_per_mtok: {input: "0.40", output: "1.60"}}
+  visitors: {provider: visitors, id: m, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: "0.40", output: "1.60"}}
+  users:    {provider: users, id: m, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: "0.40", output: "1.60"}}
 features:
   ask:  {model: visitors, max_output_tokens: 100, tiers: [anonymous]}
   more: {model: users, max_output_tokens: 100, tiers: [user]}

@@ -40,7 +40,7 @@ func TestOpenAIClient(t *testing.T) {
 	const capacity = 3000
 	config := strings.Join([]string{
 		`providers: {main: {kind: openai, base_url: "https://model.invalid/v1", api_key: {env: E2E_NO_SUCH_KEY}}}`,
-		`models: {small: {provider: main, id: m, tokenizer: o200k_base, context: 10000, price_per_mtok: {input: "1", output: "1"}}}`,
+		`models: {small: {provider: main, id: m, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: "1", output: "1"}}}`,
 		`features: {docqa: {model: small, max_output_tokens: 200}, cv: {model: small, max_output_tokens: 100, tiers: [user]}}`,
 		`tiers: {anonymous: {max_input_tokens: 1000, max_output_tokens: 200, limits: {tokens: {capacity: 3000, per: 1h}}},`,
 		`        user: {max_input_tokens: 1000, max_output_tokens: 200, limits: {tokens: {capacity: 3000, per: 1h}}}}`,

@@ -55,7 +55,7 @@ func TestDevWithoutUsers(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, writeConfig(t, `
 providers: {main: {kind: openai, base_url: "https://model.invalid/v1", api_key: {env: E2E_NO_SUCH_KEY}}}
-models: {small: {provider: main, id: m, context: 10000, price_per_mtok: {input: "1", output: "1"}}}
+models: {small: {provider: main, id: m, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: "1", output: "1"}}}
 features: {ask: {model: small, max_output_tokens: 10, tiers: [anonymous]}}
 tiers: {anonymous: {max_input_tokens: 100, max_output_tokens: 10, limits: {requests: {capacity: 9, per: 1h}}}}
 fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
@@ -76,7 +76,7 @@ func TestDevOfDeployedConfiguration(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, writeConfig(t, `
 providers: {main: {kind: openai, base_url: "https://model.invalid/v1", api_key: {env: E2E_NO_SUCH_KEY, ssm: /app/key}}}
-models: {small: {provider: main, id: m, context: 10000, price_per_mtok: {input: "1", output: "1"}}}
+models: {small: {provider: main, id: m, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: "1", output: "1"}}}
 features: {ask: {model: small, max_output_tokens: 10, tiers: [anonymous]}}
 tiers: {anonymous: {max_input_tokens: 100, max_output_tokens: 10, limits: {requests: {capacity: 9, per: 1h}}}}
 fingerprint: {secret: {secret: app/fingerprint}}

@@ -33,7 +33,7 @@ func supportConfig(t *testing.T) string {
 	t.Helper()
 	return writeConfig(t, `
 providers: {main: {kind: openai, base_url: "https://model.invalid/v1", api_key: {env: E2E_NO_SUCH_KEY}, timeout: 30s}}
-models: {small: {provider: main, id: test-model, tokenizer: o200k_base, context: 100000, price_per_mtok: {input: "0.40", output: "1.60"}}}
+models: {small: {provider: main, id: test-model, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 100000, price_per_mtok: {input: "0.40", output: "1.60"}}}
 features:
   ask:      {model: small, max_output_tokens: 100}
   cv:       {model: small, max_output_tokens: 100, tiers: [user], quota: {capacity: 4, per: 100d}}

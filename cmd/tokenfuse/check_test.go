@@ -6,7 +6,7 @@ import (
 )
 
 const goodConfig = `providers: {main: {kind: openai, base_url: "https://api.example.com/v1", api_key: {env: KEY}}}
-models: {small: {provider: main, id: m, context: 10000, price_per_mtok: {input: "1", output: "2"}}}
+models: {small: {provider: main, id: m, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: "1", output: "2"}}}
 features: {docqa: {model: small, max_output_tokens: 100}}
 tiers: {anonymous: {max_input_tokens: 100, max_output_tokens: 100, limits: {tokens: {capacity: 1000, per: 1h}}}}
 fingerprint: {secret: {env: SECRET}}

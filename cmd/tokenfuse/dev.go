@@ -232,6 +232,9 @@ func (c *devCommand) replaceProviders(p *policy.Policy, s streams) (*builtIn, er
 		}
 		fmt.Fprintf(s.out, "  provider   %s: built-in, since %s is not set\n", name, keptIn(provider.APIKey))
 		provider.Kind, provider.BaseURL, provider.APIKey = "openai", url, nil
+		if provider.BillsErrors == nil {
+			provider.BillsErrors = new(false) // the built-in model charges for no error
+		}
 		for _, m := range p.Models {
 			if m.Provider == provider {
 				m.MaxTokensField = cmp.Or(m.MaxTokensField, "max_tokens")

@@ -29,7 +29,7 @@ import (
 
 const testPolicy = `
 providers: {main: {kind: openai, base_url: "UPSTREAM/v1", api_key: {env: MODEL_KEY}, timeout: 30s}}
-models: {small: {provider: main, id: test-model, tokenizer: o200k_base, context: 100000, price_per_mtok: {input: "0.40", cached_input: "0.10", output: "1.60"}}}
+models: {small: {provider: main, id: test-model, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 100000, price_per_mtok: {input: "0.40", cached_input: "0.10", output: "1.60"}}}
 features:
   ask: {model: small, system: "You answer questions.", max_output_tokens: 400}
   cv:  {model: small, max_output_tokens: 400, tiers: [user], quota: {capacity: 1, per: 24h}}

@@ -30,7 +30,7 @@ func parse(t *testing.T, file string) *policy.Policy {
 const small = `
 providers: {main: {kind: openai, base_url: "https://api.example.com/v1"}}
 models:
-  m: {provider: main, id: m, context: 10000, price_per_mtok: {input: "1", output: "10"}}
+  m: {provider: main, id: m, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: "1", output: "10"}}
 features:
   ask: {model: m, max_output_tokens: 100}
 tiers:
@@ -158,7 +158,7 @@ func TestByHand(t *testing.T) {
 func TestAnyFeature(t *testing.T) {
 	t.Parallel()
 	r := Of(parse(t, with(t,
-		"features:\n", "  long: {provider: main, id: l, context: 10000, price_per_mtok: {input: \"12\", output: \"2\"}}\nfeatures:\n  read: {model: long, max_output_tokens: 100}\n",
+		"features:\n", "  long: {provider: main, id: l, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: \"12\", output: \"2\"}}\nfeatures:\n  read: {model: long, max_output_tokens: 100}\n",
 		"capacity: 20, per: 1m", "capacity: 1, per: 1h", // two calls
 	)))
 	for feature, want := range map[string]string{
@@ -176,7 +176,7 @@ func TestAnyFeature(t *testing.T) {
 func TestFallback(t *testing.T) {
 	t.Parallel()
 	r := Of(parse(t, with(t,
-		"features:\n", "  other: {provider: main, id: l, context: 10000, price_per_mtok: {input: \"1\", output: \"30\"}}\nfeatures:\n",
+		"features:\n", "  other: {provider: main, id: l, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: \"1\", output: \"30\"}}\nfeatures:\n",
 		"ask: {model: m,", "ask: {model: m, fallback: other,",
 	)))
 	if got, want := line(t, r, Client, "anonymous", "ask"), "109.44, 0.60, tokens"; got != want {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -71,9 +72,39 @@ func (p *Policy) Notes() []string {
 		note("alarm is left out: the alarm does not exist, and nobody is told of unusual spending.")
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Providers)) {
-		if u, err := url.Parse(p.Providers[name].BaseURL); err == nil && u.Scheme == "http" && !loopback(u) {
+		provider := p.Providers[name]
+		if u, err := url.Parse(provider.BaseURL); err == nil && u.Scheme == "http" && !loopback(u) {
 			note("providers.%s.base_url is http: prompts and the key travel in the clear.", name)
 		}
+		if provider.BillsErrors == nil {
+			taken, charges := false, "charges nothing"
+			if provider.MayBillErrors() {
+				taken, charges = true, "may charge"
+			}
+			note("providers.%s.bills_errors is left out: %t is taken, since %s %s for calls that it answers with 400, 422, 500 or 502.", name, taken, cmp.Or(provider.host(), "Bedrock"), charges)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Features)) {
+		f := p.Features[name]
+		provider, longest := f.Model.Provider, p.longestAnswer(f)
+		if provider.inTime(longest) {
+			continue
+		}
+		ends := "longer answers end in a timeout"
+		if !f.Model.Stream {
+			ends += ", and since they come in one piece, some of them in a row look like an outage"
+		}
+		note("features.%s may answer with %d tokens, which takes more than %d a second to fit providers.%s.timeout (%s): %s.", name, longest, tokensPerSecond, provider.Name, provider.Timeout, ends)
 	}
 	return notes
+}
+
+// longestAnswer is the largest output cap of any caller of f.
+func (p *Policy) longestAnswer(f *Feature) (longest int64) {
+	for name, t := range p.Tiers {
+		if f.AllowedFor(name) {
+			longest = max(longest, min(f.MaxOutputTokens, t.MaxOutputTokens))
+		}
+	}
+	return longest
 }

@@ -13,7 +13,7 @@ import (
 const good = `providers:
   main:
     kind: openai
-    base_url: https://api.example.com/v1
+    base_url: https://api.openai.com/v1
     api_key: {env: API_KEY}
     timeout: 30s
 models:
@@ -145,7 +145,7 @@ func TestMistakes(t *testing.T) {
 
 		// Keys.
 		{"unknown section", "fingerprint:\n", "finger_print:\n", "35 fingerprint | 70 finger_print", "known here: admin, alarm"},
-		{"unknown key", "    timeout: 30s", "    time_out: 30s", "6 providers.main.time_out", "known here: api_key, base_url, kind, timeout"},
+		{"unknown key", "    timeout: 30s", "    time_out: 30s", "6 providers.main.time_out", "known here: api_key, base_url, bills_errors, kind, stream, timeout"},
 		{"unknown key in a limit", "spend: {usd: \"2.00\", per: 24h}", "spend: {usd: \"2.00\", per: 24h, capacity: 1}", "56 tiers.user.limits.spend.capacity", "known here: per, usd"},
 		{"unknown limit", "requests: {capacity: 20, per: 1m}", "calls: {capacity: 20, per: 1m}", "43 tiers.anonymous.limits.calls", "unknown key"},
 		{"keys differ by case", "    kind: openai", "    Kind: openai", "2 providers.main.kind | 3 providers.main.Kind", "is required"},
@@ -252,19 +252,23 @@ func TestMistakes(t *testing.T) {
 		{"unknown tokenizer", "tokenizer: o200k_base", "tokenizer: p50k_base", "11 models.small.tokenizer", "upper_bound"},
 		{"unknown kind of provider", "kind: openai", "kind: azure", "3 providers.main.kind", "openai, anthropic, bedrock"},
 		{"unknown max_tokens_field", "max_tokens_field: max_tokens", "max_tokens_field: tokens", "13 models.small.max_tokens_field", "max_completion_tokens"},
+		{"bills_errors is a word", "    timeout: 30s\n", "    timeout: 30s\n    bills_errors: sometimes\n", "7 providers.main.bills_errors", "true or false"},
+		{"stream of a provider is a number", "    timeout: 30s\n", "    timeout: 30s\n    stream: 1\n", "7 providers.main.stream", "true or false"},
+		{"stream of a model is a word", "    max_tokens_field: max_tokens\n", "    max_tokens_field: max_tokens\n    stream: never\n", "14 models.small.stream", "true or false"},
 		{"unknown thing to allow", "allow: [system, response_format]", "allow: [tools]", "32 features.cv.allow[0]", "system, response_format"},
 		{"no features", good[strings.Index(good, "features:\n"):strings.Index(good, "tiers:\n  anonymous")], "features: {}\n", "22 features", "1 to 100 entries"},
 		{"too many entries", "pools:\n", "pools:\n" + manyPools(101), "57 pools", "1 to 100 entries"},
 
 		// What sections need.
 		{"provider without kind", "    kind: openai\n", "", "2 providers.main.kind", "is required"},
-		{"openai without base_url", "    base_url: https://api.example.com/v1\n", "", "2 providers.main.base_url", "is required for kind openai"},
-		{"anthropic without key", "    kind: openai\n    base_url: https://api.example.com/v1\n    api_key: {env: API_KEY}", "    kind: anthropic", "2 providers.main.api_key | 11 models.small.max_tokens_field | 30 features.cv.allow", "is required for kind anthropic"},
+		{"no field for the cap, but of OpenAI", "api.openai.com", "openai.example.com", "17 models.large.max_tokens_field", "is required where the provider is not api.openai.com"},
+		{"openai without base_url", "    base_url: https://api.openai.com/v1\n", "", "2 providers.main.base_url", "is required for kind openai"},
+		{"anthropic without key", "    kind: openai\n    base_url: https://api.openai.com/v1\n    api_key: {env: API_KEY}", "    kind: anthropic", "2 providers.main.api_key | 11 models.small.max_tokens_field | 30 features.cv.allow", "is required for kind anthropic"},
 		{"bedrock with key", "    kind: openai", "    kind: bedrock", "5 providers.main.api_key | 13 models.small.max_tokens_field | 32 features.cv.allow", "own role"},
 		{"base_url of another scheme", "base_url: https", "base_url: ftp", "4 providers.main.base_url", "http or https"},
-		{"base_url without host", "base_url: https://api.example.com/v1", "base_url: https:///v1", "4 providers.main.base_url", "http or https"},
+		{"base_url without host", "base_url: https://api.openai.com/v1", "base_url: https:///v1", "4 providers.main.base_url", "http or https"},
 		{"base_url with password", "base_url: https://api", "base_url: https://user:hunter2@api", "4 providers.main.base_url", "without user"},
-		{"base_url with query", "example.com/v1", "example.com/v1?key=hunter2", "4 providers.main.base_url", "query"},
+		{"base_url with query", "openai.com/v1", "openai.com/v1?key=hunter2", "4 providers.main.base_url", "query"},
 		{"model without context", "    context: 20000\n    max", "    max", "8 models.small.context", "is required"},
 		{"model without provider", "    provider: main\n    id: small-1", "    id: small-1", "8 models.small.provider", "is required"},
 		{"feature without cap", "    max_output_tokens: 500\n", "", "23 features.ask.max_output_tokens", "is required"},
@@ -351,6 +355,7 @@ func manyPools(n int) string {
 
 // TestAccepted holds what looks unusual and is right.
 func TestAccepted(t *testing.T) {
+	toLarge := good[strings.Index(good, "    base_url:"):strings.Index(good, "    price_per_mtok: {")]
 	t.Parallel()
 	for name, change := range map[string][2]string{
 		"comments and blank lines": {"providers:\n  main", "# x\n\nproviders: # y\n  main"},
@@ -368,17 +373,18 @@ func TestAccepted(t *testing.T) {
 		"challenge_at above 1":                         {"challenge_at: 0.5", "challenge_at: 2"},
 		"no pools, but a tier names it":                {"pools:\n  anonymous: {usd: \"2.00\", per: 1h}\n  all: {usd: \"20.00\", per: 1h}\n", ""},
 		"provider without key":                         {"    api_key: {env: API_KEY}\n", ""},
-		"provider on this machine":                     {"base_url: https://api.example.com/v1", "base_url: http://127.0.0.1:8080/v1"},
-		"key server on this machine":                   {"jwks_url: https://id.example.com/jwks.json", "jwks_url: http://localhost:8787/jwks.json"},
-		"issuer without scheme":                        {"issuer: https://id.example.com/", "issuer: accounts.example.com"},
-		"IPv6 origin":                                  {"http://localhost:5173", "http://[::1]:5173"},
-		"secret by ARN":                                {"{secret: app/origin-2}", "{secret: \"arn:aws:secretsmanager:eu-west-1:123456789012:secret:app-x\"}"},
-		"o without a digit":                            {"  ask:\n", "  overview:\n"},
-		"alarm without numbers":                        {good[strings.Index(good, "  threshold_usd"):], "  fuse: none\n"},
-		"call that just fits":                          {"tokens: {capacity: 5000,", "tokens: {capacity: 2400,"},
-		"price that just fits":                         {`spend: {usd: "2.00"`, `spend: {usd: "0.104"`},
-		"burst that just fits":                         {`all: {usd: "20.00"`, `all: {usd: "0.416"`},
-		"context that just fits":                       {"context: 20000\n    price", "context: 11000\n    price"},
+		"provider on this machine": {toLarge, strings.Replace(toLarge, "https://api.openai.com", "http://127.0.0.1:8080", 1) +
+			"    max_tokens_field: max_tokens\n"},
+		"key server on this machine": {"jwks_url: https://id.example.com/jwks.json", "jwks_url: http://localhost:8787/jwks.json"},
+		"issuer without scheme":      {"issuer: https://id.example.com/", "issuer: accounts.example.com"},
+		"IPv6 origin":                {"http://localhost:5173", "http://[::1]:5173"},
+		"secret by ARN":              {"{secret: app/origin-2}", "{secret: \"arn:aws:secretsmanager:eu-west-1:123456789012:secret:app-x\"}"},
+		"o without a digit":          {"  ask:\n", "  overview:\n"},
+		"alarm without numbers":      {good[strings.Index(good, "  threshold_usd"):], "  fuse: none\n"},
+		"call that just fits":        {"tokens: {capacity: 5000,", "tokens: {capacity: 2400,"},
+		"price that just fits":       {`spend: {usd: "2.00"`, `spend: {usd: "0.104"`},
+		"burst that just fits":       {`all: {usd: "20.00"`, `all: {usd: "0.416"`},
+		"context that just fits":     {"context: 20000\n    price", "context: 11000\n    price"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

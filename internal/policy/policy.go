@@ -69,6 +69,10 @@ type Provider struct {
 	BaseURL string        // http(s), no trailing slash; empty: the kind's own, never for openai
 	APIKey  *Secret       // nil: the provider is called without a key
 	Timeout time.Duration // of a whole call; 60 s by default
+	Stream  bool          // whether models stream that do not say so themselves; true by default
+	// BillsErrors says whether calls may be charged that are answered with 400, 422, 500
+	// or 502; nil: the file does not say. MayBillErrors decides.
+	BillsErrors *bool
 }
 
 // Secret says where a secret is kept: Env, SSM or Secret is set, or Env and one of
@@ -86,7 +90,8 @@ type Model struct {
 	ID             string // the provider's own id
 	Tokenizer      string // one of tokens.Names; upper_bound by default
 	Context        int64  // tokens, input and output together
-	MaxTokensField string // openai only: max_tokens or max_completion_tokens (default)
+	MaxTokensField string // openai only: max_tokens or max_completion_tokens, the default for OpenAI itself alone
+	Stream         bool   // asked for its answers event by event, whatever the caller wants; the provider's by default
 	Prices         price.Table
 }
 

@@ -24,20 +24,23 @@ func parse(t testing.TB, file string) *Policy {
 	return p
 }
 
+// said is the good file, in which nothing is left out of which a note would tell.
+var said = strings.Replace(good, "    api_key:", "    bills_errors: false\n    api_key:", 1)
+
 // TestValues reads every key of the schema once.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	p := parse(t, good)
 	main := &Provider{
-		Name: "main", Kind: "openai", BaseURL: "https://api.example.com/v1",
-		APIKey: &Secret{Env: "API_KEY"}, Timeout: 30 * time.Second,
+		Name: "main", Kind: "openai", BaseURL: "https://api.openai.com/v1",
+		APIKey: &Secret{Env: "API_KEY"}, Timeout: 30 * time.Second, Stream: true,
 	}
 	small := &Model{
-		Name: "small", Provider: main, ID: "small-1", Tokenizer: "o200k_base", Context: 20000, MaxTokensField: "max_tokens",
+		Name: "small", Provider: main, ID: "small-1", Tokenizer: "o200k_base", Context: 20000, MaxTokensField: "max_tokens", Stream: true,
 		Prices: price.Table{Rates: price.Rates{Input: 400_000, CachedInput: 400_000, CacheWrite: 400_000, Output: 1_600_000}},
 	}
 	large := &Model{
-		Name: "large", Provider: main, ID: "large-1", Tokenizer: "upper_bound", Context: 20000, MaxTokensField: "max_completion_tokens",
+		Name: "large", Provider: main, ID: "large-1", Tokenizer: "upper_bound", Context: 20000, MaxTokensField: "max_completion_tokens", Stream: true,
 		Prices: price.Table{
 			Rates:     price.Rates{Input: 4_000_000, CachedInput: 1_000_000, CacheWrite: 5_000_000, Output: 16_000_000},
 			LongAbove: 9000,
@@ -89,7 +92,7 @@ func TestValues(t *testing.T) {
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Error(diff)
 	}
-	if notes := p.Notes(); notes != nil {
+	if notes := parse(t, said).Notes(); notes != nil {
 		t.Errorf("notes on a file that leaves nothing out: %q", notes)
 	}
 }
@@ -151,12 +154,72 @@ func TestMillionths(t *testing.T) {
 	}
 }
 
+// What is taken of a provider whose configuration does not say whether it charges for
+// errors.
+func TestMayBillErrors(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		kind, url string
+		want      bool
+	}{
+		{"openai", "https://api.openai.com/v1", false},
+		{"openai", "https://API.OpenAI.com:443/v1", false},
+		{"openai", "https://api.openai.com.example.com/v1", true},
+		{"openai", "https://my.openai.azure.com/openai/v1", true},
+		{"openai", "https://openrouter.ai/api/v1", true},
+		{"openai", "http://127.0.0.1:11434/v1", true},
+		{"openai", "https://api.anthropic.com/v1", false},
+		{"openai", "https://bedrock-runtime.us-west-2.amazonaws.com/openai/v1", false},
+		{"openai", "https://bedrock.example.com/v1", true},
+		{"openai", "https://execute-api.eu-west-1.amazonaws.com/v1", true},
+		{"anthropic", "", false},
+		{"anthropic", "https://api.anthropic.com", false},
+		{"anthropic", "https://proxy.example.com", true},
+		{"bedrock", "", false},
+		{"bedrock", "https://bedrock-runtime-fips.us-east-1.amazonaws.com", false},
+		{"bedrock", "https://vpce-0a-1b.bedrock-runtime.us-east-1.vpce.amazonaws.com", false},
+		{"bedrock", "https://proxy.example.com", true},
+	} {
+		p := Provider{Kind: test.kind, BaseURL: test.url}
+		if got := p.MayBillErrors(); got != test.want {
+			t.Errorf("%s %s: %t, want %t", test.kind, test.url, got, test.want)
+		}
+		for _, said := range []bool{false, true} {
+			p.BillsErrors = &said
+			if p.MayBillErrors() != said {
+				t.Errorf("%s %s: what is configured does not count", test.kind, test.url)
+			}
+		}
+	}
+}
+
+// A model streams unless it or its provider cannot.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		provider, model string
+		want            bool
+	}{
+		{"", "", true}, {"", "stream: false", false}, {"stream: false", "", false},
+		{"stream: false", "stream: true", true}, {"stream: true", "stream: false", false},
+	} {
+		p := parse(t, strings.NewReplacer("    timeout: 30s\n", "    timeout: 30s\n    "+test.provider+"\n",
+			"    tokenizer: o200k_base\n", "    tokenizer: o200k_base\n    "+test.model+"\n").Replace(good))
+		if got := p.Models["small"].Stream; got != test.want {
+			t.Errorf("provider %q, model %q: %t", test.provider, test.model, got)
+		}
+		if got := p.Models["large"].Stream; got != (test.provider != "stream: false") {
+			t.Errorf("provider %q: %t", test.provider, got)
+		}
+	}
+}
+
 // TestBounds: the dearest call that the bounds allow does not overflow.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	const file = `
 providers: {p: {kind: openai, base_url: "https://p"}}
-models: {m: {provider: p, id: m, context: 100000000, price_per_mtok: {input: "10000", output: "10000"}}}
+models: {m: {provider: p, id: m, max_tokens_field: max_completion_tokens, context: 100000000, price_per_mtok: {input: "10000", output: "10000"}}}
 features: {ask: {model: m, max_output_tokens: 100000000}}
 tiers: {user: {max_input_tokens: 100000000, max_output_tokens: 100000000, limits: {tokens: {capacity: 1000000000000, per: 366d}, spend: {usd: 1000000, per: 366d}}}}
 pools: {all: {usd: 1000000, per: 366d}}
@@ -228,6 +291,7 @@ func TestQueries(t *testing.T) {
 
 func TestNotes(t *testing.T) {
 	t.Parallel()
+	toLarge := said[strings.Index(said, "    base_url:"):strings.Index(said, "    price_per_mtok: {")]
 	cut := func(from, to string) string { return good[strings.Index(good, from):strings.Index(good, to)] }
 	for _, test := range []struct {
 		name, old, new string
@@ -247,10 +311,20 @@ func TestNotes(t *testing.T) {
 		{"alarm", good[strings.Index(good, "alarm:"):], "", []string{"alarm is left out: the alarm does not exist"}},
 		{"anonymous", cut("  anonymous:\n", "  user:\n"), "", []string{"tiers.anonymous is left out: a caller without a token gets 401"}},
 		{"http", "base_url: https:", "base_url: http:", []string{"providers.main.base_url is http"}},
+		{"OpenAI's errors", "    bills_errors: false\n", "", []string{"providers.main.bills_errors is left out: false is taken, since api.openai.com charges nothing for calls"}},
+		{"somebody's errors", toLarge, strings.NewReplacer("api.openai.com", "other.example.com", "    bills_errors: false\n", "").Replace(toLarge) +
+			"    max_tokens_field: max_tokens\n", []string{
+			"providers.main.bills_errors is left out: true is taken, since other.example.com may charge for calls that it answers with 400, 422, 500 or 502."}},
+		// 1,000 tokens at 40 a second take 25 s.
+		{"just in time", "timeout: 30s", "timeout: 25s", nil},
+		{"too long for the timeout", "timeout: 30s", "timeout: 24900ms", []string{
+			"features.cv may answer with 1000 tokens, which takes more than 40 a second to fit providers.main.timeout (24.9s): longer answers end in a timeout."}},
+		{"too long in one piece", "timeout: 30s", "timeout: 24900ms\n    stream: false", []string{
+			"features.cv may answer with 1000 tokens, which takes more than 40 a second to fit providers.main.timeout (24.9s): longer answers end in a timeout, and"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got := parse(t, strings.Replace(good, test.old, test.new, 1)).Notes()
+			got := parse(t, strings.Replace(said, test.old, test.new, 1)).Notes()
 			if !slices.EqualFunc(got, test.want, strings.HasPrefix) {
 				t.Errorf("got  %q\nwant %q", got, test.want)
 			}

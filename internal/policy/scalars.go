@@ -81,6 +81,14 @@ func (v value) boolean() bool {
 	return s == "true"
 }
 
+// booleanOr reads true or false, or gives what applies if the value is left out.
+func (v value) booleanOr(otherwise bool) bool {
+	if !v.given() {
+		return otherwise
+	}
+	return v.boolean()
+}
+
 // integer reads a whole number. It gives 0 for anything else.
 func (v value) integer(least, most int64) int64 {
 	what := "a whole number from " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10)

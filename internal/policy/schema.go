@@ -14,7 +14,6 @@ import (
 const (
 	defaultTimeout        = 60 * time.Second
 	defaultTokenizer      = "upper_bound" // never below the truth, whatever the model
-	defaultMaxTokensField = "max_completion_tokens"
 	defaultMessages       = 64
 	defaultAnonymousChars = 2000
 	defaultInFlight       = 8
@@ -24,6 +23,10 @@ const (
 	defaultAlarmFloor     = 1 * price.Dollar
 	defaultAlarmRepeat    = time.Hour
 )
+
+// openAIMaxTokensField is what OpenAI's own models take. Of other servers nobody
+// knows.
+const openAIMaxTokensField = "max_completion_tokens"
 
 // defaultPasses applies where there are challenges and nothing is said:
 // without it one network could solve its way to any number of buckets.
@@ -63,6 +66,10 @@ func readProvider(name string, v value) *Provider {
 		Name:    name,
 		Kind:    o.need("kind").choice("openai", "anthropic", "bedrock"),
 		Timeout: cmp.Or(o.get("timeout").duration(100*time.Millisecond, 15*time.Minute), defaultTimeout),
+		Stream:  o.get("stream").booleanOr(true),
+	}
+	if bills := o.get("bills_errors"); bills.given() {
+		p.BillsErrors = new(bills.boolean())
 	}
 	base := o.get("base_url")
 	if u := base.webURL(); u != nil {
@@ -92,15 +99,18 @@ func (p *Policy) readModel(name string, v value) *Model {
 		Context:   o.need("context").integer(1, maxTokens),
 		Prices:    readPrices(o.need("price_per_mtok")),
 	}
-	field := o.get("max_tokens_field")
+	field, stream := o.get("max_tokens_field"), o.get("stream")
 	m.MaxTokensField = field.choice("max_tokens", "max_completion_tokens")
 	if m.Provider == nil {
 		return m
 	}
+	m.Stream = stream.booleanOr(m.Provider.Stream)
 	switch openai := m.Provider.Kind == "openai"; {
-	case openai:
-		m.MaxTokensField = cmp.Or(m.MaxTokensField, defaultMaxTokensField)
-	case field.given() && m.Provider.Kind != "":
+	case openai && m.Provider.host() == hostOpenAI:
+		m.MaxTokensField = cmp.Or(m.MaxTokensField, openAIMaxTokensField)
+	case openai && m.Provider.BaseURL != "" && !field.given() && o.ok:
+		o.r.report(join(v.path, "max_tokens_field"), "is required where the provider is not %s: max_tokens or max_completion_tokens, whichever its server obeys. One that does not know the field ignores it, and with it the cap of the output", hostOpenAI)
+	case !openai && field.given() && m.Provider.Kind != "":
 		field.report("must be left out: only kind openai has a choice")
 	}
 	return m

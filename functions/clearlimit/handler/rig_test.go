@@ -32,7 +32,7 @@ const testPolicy = `
 providers:
   main: {kind: openai, base_url: "http://127.0.0.1:1/v1", timeout: 20s}
 models:
-  small: {provider: main, id: test-model, tokenizer: o200k_base, context: 1000000,
+  small: {provider: main, id: test-model, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 1000000,
           price_per_mtok: {input: "0.40", cached_input: "0.10", output: "1.60"}}
 features:
   docqa:    {model: small, max_output_tokens: 800}

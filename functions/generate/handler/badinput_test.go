@@ -590,31 +590,33 @@ func TestWhatIsSent(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, roomy)
 	user := g.token("123", "")
+	// Whatever the caller wants, the provider streams.
+	const streamed = `"stream":true,"stream_options":{"include_usage":true},`
 	for _, tc := range []struct{ name, body, want string }{
 		{"least", with(""),
-			`{"model":"test-model","messages":[{"role":"user","content":"Hi"}],"max_completion_tokens":800}`},
+			`{"model":"test-model",` + streamed + `"messages":[{"role":"user","content":"Hi"}],"max_completion_tokens":800}`},
 		{"most", with(`"max_tokens":50,"max_completion_tokens":60,"temperature":0.5,"top_p":0.9,"stop":["a","b"],"stream":true,
 			"stream_options":{"include_usage":false},"seed":-7,"presence_penalty":-2,"frequency_penalty":2,
 			"response_format":{"type":"json_object"},"user":"u","metadata":{"a":"b"},"n":1`),
-			`{"model":"test-model","messages":[{"role":"user","content":"Hi"}],"max_completion_tokens":50,"temperature":0.5,"top_p":0.9,
-			"stop":["a","b"],"stream":true,"stream_options":{"include_usage":true},"seed":-7,"presence_penalty":-2,"frequency_penalty":2,
+			`{"model":"test-model",` + streamed + `"messages":[{"role":"user","content":"Hi"}],"max_completion_tokens":50,"temperature":0.5,"top_p":0.9,
+			"stop":["a","b"],"seed":-7,"presence_penalty":-2,"frequency_penalty":2,
 			"response_format":{"type":"json_object"}}`},
 		{"extremes", with(`"max_completion_tokens":9223372036854775807,"temperature":0,"top_p":0,"seed":9223372036854775807,"stop":"` + strings.Repeat("s", 256) + `"`),
-			`{"model":"test-model","messages":[{"role":"user","content":"Hi"}],"max_completion_tokens":800,"temperature":0,"top_p":0,
+			`{"model":"test-model",` + streamed + `"messages":[{"role":"user","content":"Hi"}],"max_completion_tokens":800,"temperature":0,"top_p":0,
 			"seed":9223372036854775807,"stop":["` + strings.Repeat("s", 256) + `"]}`},
 		{"the system prompt first", `{"model":"docqa","messages":[` + hello + `]}`,
-			`{"model":"test-model","messages":[{"role":"system","content":"You answer questions."},{"role":"user","content":"Hi"}],"max_completion_tokens":800}`},
+			`{"model":"test-model",` + streamed + `"messages":[{"role":"system","content":"You answer questions."},{"role":"user","content":"Hi"}],"max_completion_tokens":800}`},
 		{"roles and parts", said(`{"role":"system","content":"S"}`, `{"role":"developer","content":[{"type":"text","text":"D"}]}`,
 			`{"content":[{"text":"a","type":"text"},{"type":"text","text":"b"}],"role":"user"}`, `{"role":"assistant","content":""}`, hello),
-			`{"model":"test-model","messages":[{"role":"system","content":"S"},{"role":"developer","content":"D"},{"role":"user","content":"ab"},
+			`{"model":"test-model",` + streamed + `"messages":[{"role":"system","content":"S"},{"role":"developer","content":"D"},{"role":"user","content":"ab"},
 			{"role":"assistant","content":""},{"role":"user","content":"Hi"}],"max_completion_tokens":800}`},
 		{"a schema, as it is written", format(`{ "json_schema": {"strict":true,"name":"r","schema":{"type":"object","properties":{"b":{"TYPE":1},"a":{"type":2}}}}, "type":"json_schema"}`),
-			`{"model":"test-model","messages":[{"role":"user","content":"Hi"}],"max_completion_tokens":800,"response_format":
+			`{"model":"test-model",` + streamed + `"messages":[{"role":"user","content":"Hi"}],"max_completion_tokens":800,"response_format":
 			{"type":"json_schema","json_schema":{"strict":true,"name":"r","schema":{"type":"object","properties":{"b":{"TYPE":1},"a":{"type":2}}}}}}`},
 		{"escapes", said(`{"role":"user","content":"<b>&\u2028\ud83d\ude00\u0000\"\\ \u00e9</b><|endoftext|>"}`),
-			`{"model":"test-model","messages":[{"role":"user","content":"<b>&\u2028😀\u0000\"\\ é</b><|endoftext|>"}],"max_completion_tokens":800}`},
+			`{"model":"test-model",` + streamed + `"messages":[{"role":"user","content":"<b>&\u2028😀\u0000\"\\ é</b><|endoftext|>"}],"max_completion_tokens":800}`},
 		{"lone surrogates", said(`{"role":"user","content":"a\ud800b\udc00\ud800"}`),
-			`{"model":"test-model","messages":[{"role":"user","content":"a` + "\ufffdb\ufffd\ufffd" + `"}],"max_completion_tokens":800}`},
+			`{"model":"test-model",` + streamed + `"messages":[{"role":"user","content":"a` + "\ufffdb\ufffd\ufffd" + `"}],"max_completion_tokens":800}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if a := g.chat(user, tc.body); a.status != http.StatusOK {

@@ -162,14 +162,15 @@ func mayFallBack(err error) bool {
 	return true
 }
 
-// request is what goes upstream to a model.
+// request is what goes upstream to a model. It is streamed wherever the model can,
+// also for a caller who wants one piece: so what was made is known if time runs out.
 func (c *call) request(m *policy.Model) provider.Request {
 	return provider.Request{
 		Model:            m.ID,
 		Messages:         c.messages,
 		MaxTokensField:   m.MaxTokensField,
 		MaxOutputTokens:  int(c.maxOutput),
-		Stream:           c.Stream,
+		Stream:           m.Stream,
 		Temperature:      c.Temperature,
 		TopP:             c.TopP,
 		PresencePenalty:  c.Presence,

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -23,7 +24,7 @@ type spare struct {
 	spareStatus atomic.Int64
 }
 
-func newSpare(t *testing.T) *spare {
+func newSpare(t *testing.T, edit ...func(yaml string) string) *spare {
 	t.Helper()
 	s := &spare{}
 	front := func(calls, status *atomic.Int64, model http.Handler) http.Handler {
@@ -38,15 +39,15 @@ func newSpare(t *testing.T) *spare {
 	}
 	other := httptest.NewServer(front(&s.other, &s.spareStatus, upstream.New(upstream.Options{})))
 	t.Cleanup(other.Close)
-	s.rig = setup{model: func(up http.Handler) http.Handler { return front(&s.main, &s.mainStatus, up) }}.newRig(t, func(yaml string) string {
+	s.rig = setup{model: func(up http.Handler) http.Handler { return front(&s.main, &s.mainStatus, up) }}.newRig(t, append(edit, func(yaml string) string {
 		return strings.NewReplacer(
-			"models:\n", `  other: {kind: openai, base_url: "`+other.URL+`/v1", timeout: 20s}
+			"models:\n", `  other: {kind: openai, base_url: "`+other.URL+`/v1", timeout: 20s, bills_errors: false}
 models:
-  big: {provider: other, id: big-model, tokenizer: upper_bound, context: 1000000,
+  big: {provider: other, id: big-model, tokenizer: upper_bound, max_tokens_field: max_completion_tokens, context: 1000000,
         price_per_mtok: {input: "1.60", output: "6.40"}}
 `,
 			`docqa: {model: small,`, `docqa: {model: small, fallback: big,`).Replace(yaml)
-	})
+	})...)
 	return s
 }
 
@@ -84,6 +85,7 @@ func TestFallback(t *testing.T) {
 	for _, stream := range []string{"", `,"stream":true`} {
 		for name, tt := range map[string]struct {
 			main, spare int // status; 0: an answer
+			billsErrors bool
 			prompt      string
 			status      int
 			upstream    int    // of the error
@@ -100,11 +102,23 @@ func TestFallback(t *testing.T) {
 			"too large":            {main: 413, status: 502, upstream: 413},
 			"both are down":        {main: 503, spare: 500, status: 502, upstream: 500, asksSpare: true},
 			// The answer may have been billed: a second one would be paid twice.
-			"an answer that breaks": {prompt: " [[fail:cut]]", status: 502, model: "small"},
+			"an answer that breaks":           {prompt: " [[fail:cut]]", status: 502, model: "small"},
+			"it fails, which may be billed":   {main: 500, billsErrors: true, status: 502, upstream: 500, model: "small"},
+			"so may what it has asked of":     {main: 502, billsErrors: true, status: 502, upstream: 502, model: "small"},
+			"somebody gave up waiting":        {main: 408, status: 502, upstream: 408, model: "small"},
+			"a gateway gave up waiting":       {main: 504, status: 502, upstream: 504, model: "small"},
+			"CloudFlare gave up waiting":      {main: 524, status: 502, upstream: 524, model: "small"},
+			"a status that nobody knows":      {main: 418, status: 502, upstream: 418, model: "small"},
+			"load is refused, by any of them": {main: 529, billsErrors: true, status: 200, model: "big", asksSpare: true},
+			"it is down, as any of them":      {main: 503, billsErrors: true, status: 200, model: "big", asksSpare: true},
+			"too many, for any of them":       {main: 429, billsErrors: true, status: 200, model: "big", asksSpare: true},
+			"the spare's bill":                {main: 503, spare: 504, status: 502, upstream: 504, model: "big", asksSpare: true},
 		} {
 			t.Run(name+stream, func(t *testing.T) {
 				t.Parallel()
-				s := newSpare(t)
+				s := newSpare(t, func(yaml string) string {
+					return strings.Replace(yaml, "bills_errors: false", fmt.Sprintf("bills_errors: %t", tt.billsErrors), 1)
+				})
 				s.mainStatus.Store(int64(tt.main))
 				s.spareStatus.Store(int64(tt.spare))
 				token := s.token("ann", "")
@@ -136,6 +150,12 @@ func TestFallback(t *testing.T) {
 					t.Fatalf("events %+v, want one of %s", events, tt.model)
 				}
 				e := events[0]
+				if tt.upstream != 0 { // the ledger and the caller part ways
+					worst := s.policy.Models[tt.model].Prices.WorstCase(e.Input, 100)
+					if !e.Estimated || e.Cost != worst || e.Outcome != ledger.Failed || left["tokens"] != before["tokens"] {
+						t.Errorf("%+v, want a worst case of %d; %v left of %v", e, worst, left, before)
+					}
+				}
 				if tt.status == 200 {
 					rates := s.policy.Models[tt.model].Prices
 					if want := rates.Cost(price.Usage{Input: e.Input, CachedInput: e.Cached, Output: e.Output}); e.Cost != want || e.Outcome != ledger.Completed || e.Output == 0 {

@@ -143,7 +143,7 @@ func newMoney(t *testing.T, calls int) *money {
 	s := setup{upstream: upstream.Options{KeepCalls: 2 * calls}, model: m.provider}
 	m.rig = s.newRig(t, func(yaml string) string {
 		yaml = strings.Replace(yaml, "models:\n", `models:
-  large: {provider: main, id: test-large, tokenizer: o200k_base, context: 1000000,
+  large: {provider: main, id: test-large, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 1000000,
           price_per_mtok: {input: "3.00", cached_input: "0.30", output: "15.00"}}
 `, 1)
 		return strings.Replace(yaml, "features:\n", "features:\n  review: {model: large, max_output_tokens: 800}\n", 1)

@@ -18,14 +18,15 @@ func (p Parts) provider(ctx context.Context, from *policy.Provider) (provider.Pr
 			return nil, err
 		}
 	}
+	billsErrors := from.MayBillErrors()
 	switch from.Kind {
 	case "openai":
-		return provider.NewOpenAI(provider.OpenAIConfig{BaseURL: from.BaseURL, APIKey: key})
+		return provider.NewOpenAI(provider.OpenAIConfig{BaseURL: from.BaseURL, APIKey: key, BillsErrors: billsErrors})
 	case "anthropic":
-		return provider.NewAnthropic(provider.AnthropicConfig{BaseURL: from.BaseURL, APIKey: key})
+		return provider.NewAnthropic(provider.AnthropicConfig{BaseURL: from.BaseURL, APIKey: key, BillsErrors: billsErrors})
 	case "bedrock":
 		return provider.NewBedrock(provider.BedrockConfig{
-			Region: p.AWS.Region, Credentials: p.AWS.Credentials, BaseURL: from.BaseURL})
+			Region: p.AWS.Region, Credentials: p.AWS.Credentials, BaseURL: from.BaseURL, BillsErrors: billsErrors})
 	}
 	return nil, fmt.Errorf("unknown kind %s", from.Kind)
 }

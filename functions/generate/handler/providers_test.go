@@ -81,6 +81,7 @@ func TestAnthropicFeature(t *testing.T) {
 	defer model.Close()
 	g := newRig(t, func(yaml string) string {
 		yaml = strings.Replace(yaml, "allow: [system, response_format]", "allow: [system]", 1)
+		yaml = strings.ReplaceAll(yaml, "max_tokens_field: max_completion_tokens, ", "")
 		return regexp.MustCompile(`main: \{[^}]*\}`).ReplaceAllString(yaml, `main: {kind: anthropic, base_url: "`+model.URL+`", api_key: {env: TEST_SECRET}}`)
 	})
 	g.freeze(0)

@@ -33,9 +33,9 @@ func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
 // reach them.
 const testPolicy = `
 providers:
-  main: {kind: openai, base_url: "UPSTREAM", timeout: 20s}
+  main: {kind: openai, base_url: "UPSTREAM", timeout: 20s, bills_errors: false}
 models:
-  small: {provider: main, id: test-model, tokenizer: o200k_base, context: 1000000,
+  small: {provider: main, id: test-model, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 1000000,
           price_per_mtok: {input: "0.40", cached_input: "0.10", output: "1.60"}}
 features:
   docqa: {model: small, system: "You answer questions.", max_output_tokens: 800}

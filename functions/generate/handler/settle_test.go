@@ -319,9 +319,10 @@ func TestSettle(t *testing.T) {
 		{"[[fail:429]]", both, providerError, 429, settled{paysNothing, 0, hasNothing, ""}},
 		// May have been billed, but nothing was seen: the ledger assumes the worst.
 		{"[[fail:timeout]]", both, providerTimeout, 0, settled{paysNothing, 0, hasWorst, ledger.Failed}},
-		{"[[fail:cut]]", whole, providerError, 200, settled{paysNothing, 0, hasWorst, ledger.Failed}},
 		{"[[fail:empty]]", both, providerError, 200, settled{paysNothing, 0, hasWorst, ledger.Failed}},
-		// What was seen is all that was billed.
+		// What was seen is all that was billed, also behind a caller who waits for the
+		// whole answer: the provider streams.
+		{"[[fail:cut]]", whole, providerError, 200, settled{paysBilled, 0, hasWorst, ledger.Failed}},
 		{"[[fail:cut]]", inEvents, inStream + providerError, 0, settled{paysBilled, 0, hasWorst, ledger.Failed}},
 		{"[[fail:nousage]]", both, "", 0, settled{paysBilled, 1, hasWorst, ledger.Completed}},
 	} {

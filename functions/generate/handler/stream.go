@@ -73,9 +73,13 @@ func (x *exchange) completion(object string) completion {
 }
 
 // stream answers as server-sent events, part by part. Nothing is sent before the
-// first part has come, so that a call that fails at once is a plain error.
+// first text or the finish_reason has come, so that a call that fails without either
+// is a plain error, be it with a report of usage.
 func (x *exchange) stream(answer provider.Answer) *apiError {
 	p, err := x.next(answer)
+	for err == nil && p.Content == "" && p.Refusal == "" && p.FinishReason == "" {
+		p, err = x.next(answer)
+	}
 	if err != nil && err != io.EOF {
 		return x.failed(err)
 	}

@@ -48,7 +48,7 @@ models:
     id: gpt-5.6-luna
     context: 1050000
     price_per_mtok: {input: "0.20", cached_input: "0.02", cache_write: "0.25", output: "1.20", long_context: {above: 271999, input: "0.40", cached_input: "0.04", cache_write: "0.50", output: "1.80"}}
-  local: {provider: own, id: gpt-5.6-luna, context: 1000, price_per_mtok: {input: "0", output: "0"}}
+  local: {provider: own, id: gpt-5.6-luna, max_tokens_field: max_tokens, context: 1000, price_per_mtok: {input: "0", output: "0"}}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
