@@ -17,6 +17,7 @@ func TestReplacedProvidersAnswer(t *testing.T) {
 	t.Setenv("DEV_TEST_SET", "key")
 	p := &policy.Policy{Providers: map[string]*policy.Provider{
 		"claude": {Name: "claude", Kind: "anthropic", APIKey: &policy.Secret{Env: "DEV_TEST_UNSET"}},
+		"dear":   {Name: "dear", Kind: "openai", APIKey: &policy.Secret{Env: "DEV_TEST_UNSET"}, BillsErrors: new(true)},
 		"theirs": {Name: "theirs", Kind: "anthropic", APIKey: &policy.Secret{Env: "DEV_TEST_SET"}},
 		"aws":    {Name: "aws", Kind: "bedrock"},
 	}}
@@ -37,6 +38,12 @@ func TestReplacedProvidersAnswer(t *testing.T) {
 	}
 	if kind := p.Providers["theirs"].Kind + p.Providers["aws"].Kind; kind != "anthropicbedrock" {
 		t.Errorf("the others have become %s", kind)
+	}
+	// The built-in model charges for no error, unless it is to stand for one that does.
+	for name, bills := range map[string]bool{"claude": false, "dear": true} {
+		if got := p.Providers[name].MayBillErrors(); got != bills {
+			t.Errorf("%s bills errors: %t", name, got)
+		}
 	}
 	m := p.Models["m"]
 	made, err := provider.NewOpenAI(provider.OpenAIConfig{BaseURL: m.Provider.BaseURL, HTTPClient: http.DefaultClient})

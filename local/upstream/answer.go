@@ -8,34 +8,48 @@ import (
 
 // markers is what the last user message asks for beside an answer.
 type markers struct {
-	fail              string // "" or what follows fail:
-	long              bool
-	cached, reasoning int // tokens
+	fail                            string // "" or what follows fail:
+	long, billed                    bool
+	cached, reasoning, over, report int // tokens; 0: not asked for
 }
 
-var markerPattern = regexp.MustCompile(`\[\[(?:fail:(500|429|timeout|cut|nousage|empty)|(long)|cached:(\d{1,9})|reasoning:(\d{1,9}))\]\]`)
+var markerPattern = regexp.MustCompile(`\[\[(?:fail:([45]\d\d|timeout|stall|cut|error|nofinish|nousage|empty)|(long|billed)|(cached|reasoning|over|usage):(\d{1,9}))\]\]`)
 
 // readMarkers finds the markers in text. Of several of one kind the last counts.
 func readMarkers(text string) markers {
 	var m markers
 	for _, found := range markerPattern.FindAllStringSubmatch(text, -1) {
-		switch {
-		case found[1] != "":
+		n, _ := strconv.Atoi(found[4])
+		switch found[2] + found[3] {
+		case "":
 			m.fail = found[1]
-		case found[2] != "":
+		case "long":
 			m.long = true
-		case found[3] != "":
-			m.cached, _ = strconv.Atoi(found[3])
-		default:
-			m.reasoning, _ = strconv.Atoi(found[4])
+		case "billed":
+			m.billed = true
+		case "cached":
+			m.cached = n
+		case "reasoning":
+			m.reasoning = n
+		case "over":
+			m.over = min(n, maxOutput)
+		case "usage":
+			m.report = n
 		}
 	}
 	return m
 }
 
+// status is the error status that is asked for, or 0.
+func (m markers) status() int {
+	status, _ := strconv.Atoi(m.fail)
+	return status
+}
+
 // answer is what the made-up model says.
 type answer struct {
 	tokens    []string // together the text
+	sent      int      // so many of them are streamed
 	reasoning int      // tokens spent before it
 	finish    string   // finish_reason
 }
@@ -51,9 +65,13 @@ const (
 
 var splitPattern = regexp.MustCompile(`[ -]?[A-Za-z]+|[0-9]{1,3}|[,.:]| `)
 
-// compose makes the answer to req, within its cap. It depends on nothing else.
+// compose makes the answer to req, within its cap unless a marker says that it is
+// ignored. It depends on nothing else.
 func compose(req *request, prompt int, m markers) answer {
 	most := req.maxOutputTokens()
+	if m.over > 0 {
+		most, m.long = m.over, true
+	}
 	a := answer{reasoning: min(m.reasoning, most), finish: "stop"}
 	room := most - a.reasoning
 	a.tokens = splitPattern.FindAllString(fmt.Sprintf(shortText, len(req.Messages), prompt, most), -1)
@@ -65,6 +83,15 @@ func compose(req *request, prompt int, m markers) answer {
 	}
 	if len(a.tokens) > room {
 		a.tokens, a.finish = a.tokens[:room], "length"
+	}
+	switch m.fail {
+	case "cut", "stall", "error":
+		a.sent = min(len(a.tokens), max(3, len(a.tokens)/2))
+	default:
+		a.sent = len(a.tokens)
+	}
+	if m.fail == "error" {
+		a.tokens, a.finish = a.tokens[:a.sent], "error"
 	}
 	return a
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 // reply sends an answer.
 type reply struct {
 	w        http.ResponseWriter
+	ctx      context.Context // the client's
 	envelope envelope
 	answer   answer
 	usage    price.Usage
@@ -27,10 +29,13 @@ func (r *reply) whole() error {
 			return err
 		}
 	}
+	if r.fail == "stall" {
+		return r.stall()
+	}
 	r.envelope.Object = "chat.completion"
 	r.envelope.Choices = []choice{{
 		Message:      &message{Role: "assistant", Content: ptr(strings.Join(r.answer.tokens, ""))},
-		FinishReason: &r.answer.finish,
+		FinishReason: r.finish(),
 	}}
 	if r.fail != "nousage" {
 		r.envelope.Usage = wireUsage(r.usage)
@@ -56,11 +61,7 @@ func (r *reply) stream(withUsage bool) error {
 	if err := r.chunk(message{Role: "assistant", Content: ptr("")}, nil); err != nil {
 		return err
 	}
-	sent := r.answer.tokens
-	if r.fail == "cut" {
-		sent = sent[:min(len(sent), max(3, len(sent)/2))]
-	}
-	for _, token := range sent {
+	for _, token := range r.answer.tokens[:r.answer.sent] {
 		if err := r.spend(); err != nil {
 			return err
 		}
@@ -68,10 +69,13 @@ func (r *reply) stream(withUsage bool) error {
 			return err
 		}
 	}
-	if r.fail == "cut" {
+	switch r.fail {
+	case "cut":
 		r.cut()
+	case "stall":
+		return r.stall()
 	}
-	if err := r.chunk(message{}, &r.answer.finish); err != nil {
+	if err := r.chunk(message{}, r.finish()); err != nil {
 		return err
 	}
 	if withUsage {
@@ -93,6 +97,20 @@ func (r *reply) event(data []byte) error {
 		return err
 	}
 	return http.NewResponseController(r.w).Flush()
+}
+
+// finish is the finish_reason, or nil if there is to be none.
+func (r *reply) finish() *string {
+	if r.fail == "nofinish" {
+		return nil
+	}
+	return &r.answer.finish
+}
+
+// stall sends nothing more until the client leaves.
+func (r *reply) stall() error {
+	<-r.ctx.Done()
+	return r.ctx.Err()
 }
 
 // cut sends what was written, and then breaks the connection.

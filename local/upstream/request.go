@@ -85,6 +85,19 @@ var (
 	rateLimited      = &problem{http.StatusTooManyRequests, "requests", "", "rate_limit_exceeded", "Rate limit reached. Please try again in 1s."}
 )
 
+// failing is the answer that fails with a status, though nothing is wrong.
+func failing(status int) *problem {
+	switch {
+	case status == serverError.status:
+		return serverError
+	case status == rateLimited.status:
+		return rateLimited
+	case status < 500:
+		return &problem{status, "invalid_request_error", "", "made_to_fail", "The request was made to fail."}
+	}
+	return &problem{status, "server_error", "", "made_to_fail", "The request was made to fail."}
+}
+
 func invalid(param, code, format string, args ...any) *problem {
 	return &problem{http.StatusBadRequest, "invalid_request_error", param, code, fmt.Sprintf(format, args...)}
 }

@@ -14,16 +14,22 @@
 //
 // Markers in the last user message change what happens:
 //
-//	[[fail:500]]      status 500
+//	[[fail:500]]      status 500; any other error status likewise
 //	[[fail:429]]      status 429 with Retry-After
 //	[[fail:timeout]]  no answer until the client leaves or the server closes
+//	[[fail:stall]]    half of the stream's tokens, but at least 3, then as timeout
 //	[[fail:cut]]      the connection is cut: in half of the body, or of the
 //	                  stream's tokens, but not before 3 of them
+//	[[fail:error]]    finish_reason "error" after as many tokens, with their usage
+//	[[fail:nofinish]] a complete answer without finish_reason
 //	[[fail:nousage]]  a complete answer without usage
 //	[[fail:empty]]    status 200 and an empty body or stream
 //	[[long]]          an answer as long as the output cap, to the token
 //	[[cached:N]]      N input tokens, or all if they are fewer, come from a cache
 //	[[reasoning:N]]   N output tokens, or all, are spent on reasoning first
+//	[[over:N]]        an answer of N tokens, whatever the output cap
+//	[[usage:N]]       usage that tells of N output tokens, whatever was made
+//	[[billed]]        what is refused with an error status is billed like an answer
 //
 // Every valid request is logged together with what a provider would bill for it:
 // nothing if it is refused; else its input, and its output as far as it was
@@ -107,20 +113,23 @@ func (u *Upstream) complete(w http.ResponseWriter, r *http.Request) {
 	marks := readMarkers(req.lastUserText())
 	call := u.log.add(req, prompt)
 
-	switch marks.fail {
-	case "500":
-		u.log.answered(call, serverError.status)
-		refuse(w, serverError)
-		return
-	case "429":
-		u.log.answered(call, rateLimited.status)
-		w.Header().Set("Retry-After", "1")
-		refuse(w, rateLimited)
+	ctx := r.Context()
+	answer := compose(req, prompt, marks)
+	usage := price.Usage{Input: int64(prompt), CachedInput: int64(min(marks.cached, prompt))}
+	output := price.Usage{Reasoning: int64(answer.reasoning), Output: int64(answer.reasoning + len(answer.tokens))}
+	if status := marks.status(); status != 0 {
+		if marks.billed {
+			u.log.bill(call, usage)
+			u.log.bill(call, output)
+		}
+		u.log.answered(call, status)
+		if status == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "1")
+		}
+		refuse(w, failing(status))
 		return
 	}
 
-	ctx := r.Context()
-	usage := price.Usage{Input: int64(prompt), CachedInput: int64(min(marks.cached, prompt))}
 	u.log.bill(call, usage)
 	if marks.fail == "timeout" {
 		<-ctx.Done()
@@ -133,9 +142,10 @@ func (u *Upstream) complete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	answer := compose(req, prompt, marks)
-	usage.Reasoning = int64(answer.reasoning)
-	usage.Output = usage.Reasoning + int64(len(answer.tokens))
+	usage.Reasoning, usage.Output = output.Reasoning, output.Output
+	if marks.report > 0 {
+		usage.Output = int64(marks.report)
+	}
 	if pause(ctx, u.options.FirstToken) != nil {
 		return
 	}
@@ -153,7 +163,8 @@ func (u *Upstream) complete(w http.ResponseWriter, r *http.Request) {
 	}
 	digest := sha256.Sum256(body)
 	reply := reply{
-		w: w,
+		w:   w,
+		ctx: ctx,
 		envelope: envelope{
 			ID:      "chatcmpl-" + hex.EncodeToString(digest[:12]),
 			Created: u.options.Now().Unix(),

@@ -321,6 +321,18 @@ func TestMarkers(t *testing.T) {
 		{"[[fail:500]]", true, provider.Refused, 500, 0, price.Usage{}, price.Usage{Output: -1}},
 		{"[[fail:429]]", false, provider.Refused, 429, 0, price.Usage{}, price.Usage{Output: -1}},
 		{"[[fail:429]]", true, provider.Refused, 429, 0, price.Usage{}, price.Usage{Output: -1}},
+		{"[[fail:503]]", true, provider.Refused, 503, 0, price.Usage{}, price.Usage{Output: -1}},
+		{"[[fail:408]]", true, provider.Failed, 408, 0, price.Usage{}, price.Usage{Output: -1}},
+		{"[[fail:400]] [[billed]]", false, provider.Refused, 400, 0, price.Usage{}, price.Usage{Output: 40}},
+		{"[[fail:504]] [[billed]] [[cached:3]]", true, provider.Failed, 504, 0, price.Usage{}, price.Usage{Output: 40, CachedInput: 3}},
+		{"[[fail:error]]", false, provider.Broken, 200, 1, price.Usage{Output: 20}, price.Usage{Output: 20}},
+		{"[[fail:error]]", true, provider.Broken, 200, 20, price.Usage{Output: 20}, price.Usage{Output: 20}},
+		{"[[fail:nofinish]]", false, provider.Broken, 200, 1, price.Usage{Output: 40}, price.Usage{Output: 40}},
+		{"[[fail:nofinish]]", true, provider.Broken, 200, 40, price.Usage{Output: 40}, price.Usage{Output: 40}},
+		{"[[over:90]]", true, "", 200, 90, price.Usage{Output: 90}, price.Usage{Output: 90}},
+		{"[[over:90]]", false, "", 200, 1, price.Usage{Output: 90}, price.Usage{Output: 90}},
+		{"[[usage:7]]", true, "", 200, 40, price.Usage{Output: 7}, price.Usage{Output: 40}},
+		{"[[usage:2000000]]", false, "", 200, 1, price.Usage{Output: 2_000_000}, price.Usage{Output: 40}},
 		{"[[fail:cut]]", false, provider.Broken, 200, 0, price.Usage{}, price.Usage{Output: 40}},
 		{"[[fail:cut]]", true, provider.Broken, 200, 20, price.Usage{}, price.Usage{Output: 20}},
 		{"[[fail:cut]] [[reasoning:37]]", true, provider.Broken, 200, 3, price.Usage{}, price.Usage{Output: 40, Reasoning: 37}},
@@ -401,6 +413,8 @@ func TestErrorsOnTheWire(t *testing.T) {
 	_, url := serve(t, Options{})
 	for marker, want := range map[string]string{
 		"500": `500 "" {"error":{"message":"The server had an error while processing your request.","type":"server_error","param":null,"code":"server_error"}}`,
+		"413": `413 "" {"error":{"message":"The request was made to fail.","type":"invalid_request_error","param":null,"code":"made_to_fail"}}`,
+		"524": `524 "" {"error":{"message":"The request was made to fail.","type":"server_error","param":null,"code":"made_to_fail"}}`,
 		"429": `429 "1" {"error":{"message":"Rate limit reached. Please try again in 1s.","type":"requests","param":null,"code":"rate_limit_exceeded"}}`,
 	} {
 		status, header, answer := post(t, url, `{"model":"m","messages":[{"role":"user","content":"[[fail:`+marker+`]]"}],"max_tokens":9}`)
@@ -449,6 +463,30 @@ func TestTheClientLeaves(t *testing.T) {
 				t.Errorf("%d calls, billed %+v", calls, usage)
 			}
 		})
+	}
+}
+
+// A stalled stream has told half of its tokens, and bills them.
+func TestStall(t *testing.T) {
+	u, url := serve(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	req := request1("[[fail:stall]]", 40, true)
+	a, err := client(t, url).Call(ctx, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for range 20 {
+		if p, err := a.Next(); err != nil || p.Content == "" {
+			t.Fatalf("%+v, %v", p, err)
+		}
+	}
+	time.AfterFunc(50*time.Millisecond, cancel) // nothing more comes until then
+	if p, err := a.Next(); failure(err) != provider.Cancelled {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if _, usage := u.Totals(); usage != (price.Usage{Input: promptTokens(t, req), Output: 20}) {
+		t.Errorf("billed %+v", usage)
 	}
 }
 
