@@ -80,7 +80,7 @@ type stream struct {
 type report struct {
 	last    *price.Usage // what was reported last
 	outrun  bool         // content came after it
-	closing bool         // it closes the answer: nothing can have been made after it
+	closing bool         // nothing can have been made after it
 }
 
 func (s *stream) Close() error {
@@ -150,9 +150,9 @@ func (s *stream) take(p *Part, err error) {
 func (r report) known() bool { return r.last != nil && !r.outrun }
 
 // finish ends the answer with err, after its last part and its usage. A report counts
-// as what was billed if the provider has ended the answer, by its finish reason or by
-// saying that it failed, or if the report itself closes it. Any other was made while
-// the model went on.
+// as what was billed if the provider has ended the answer, by its finish reason, by
+// saying that it failed or by a clean end of its connection, or if the report itself
+// closes it. Any other was made while the model went on.
 func (s *stream) finish(last Part, err error) (Part, error) {
 	s.err = err
 	if r := s.report; r.known() && (s.finished || s.said != nil || r.closing) {
@@ -172,6 +172,9 @@ func (s *stream) cut(err error) (Part, error) {
 	var wrong wireError
 	if s.said == nil && s.finished && s.report.known() && s.events.complete() && !errors.As(err, &wrong) {
 		return s.finish(Part{}, io.EOF)
+	}
+	if errors.Is(err, io.EOF) { // the server has said all that it will
+		s.report.closing = true
 	}
 	return s.fail(err)
 }

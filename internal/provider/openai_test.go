@@ -404,10 +404,11 @@ func TestStreams(t *testing.T) {
 		{"usage, then garbage", textEvents + usageEvent + "data: ?\n\n", answered("", usage), Broken},
 		{"usage beside garbage", textEvents + withUsage(`7`, jsonUsage), answered("", usage), Broken},
 		{"usage beside a finish that is none", textEvents + withUsage(`{"delta":{},"finish_reason":"It was the ANSWER."}`, jsonUsage), answered("", usage), Broken},
+		{"usage that came with the text", withUsage(`{"delta":{"content":"ANSWER"}}`, jsonUsage), answered("", usage), Broken},
 		{"usage grown to the end", withUsage(`{"delta":{"content":"ANSWER"}}`, jsonUsage) + doneEvent, answered("", usage), Broken},
 		// But one that was still growing, or that text outran, is a part of the bill.
-		{"cut while usage grows", withUsage(`{"delta":{"content":"ANSWER"}}`, jsonUsage), Part{Content: testAnswer, AtLeast: usage}, Broken},
-		{"usage before any text", withUsage("", `{"prompt_tokens":9,"completion_tokens":0}`), Part{AtLeast: &price.Usage{Input: 9}}, Broken},
+		{"garbage while usage grows", withUsage(`{"delta":{"content":"ANSWER"}}`, jsonUsage) + "data: ?\n\n", Part{Content: testAnswer, AtLeast: usage}, Broken},
+		{"usage before any text", withUsage("", `{"prompt_tokens":9,"completion_tokens":0}`) + "data: ?\n\n", Part{AtLeast: &price.Usage{Input: 9}}, Broken},
 		{"cut after usage that text outran", withUsage("", `{"prompt_tokens":9,"completion_tokens":0}`) + textEvents,
 			Part{Content: testAnswer, AtLeast: &price.Usage{Input: 9}}, Broken},
 		// The answer failed, as the provider says: its usage may follow, nothing else.
@@ -695,6 +696,9 @@ func TestDeadlineInAnAnswer(t *testing.T) {
 		{"some events", answerSSE, textEvents, Part{Content: testAnswer}},
 		{"half an event", answerSSE, textEvents + "data: {", Part{Content: testAnswer}},
 		{"no usage", answerSSE, textEvents + finishEvent, Part{Content: testAnswer, FinishReason: "stop"}},
+		// Time ran out while the model may have gone on.
+		{"usage that grows", answerSSE, strings.Replace(textEvents, `"usage":null`, `"usage":`+jsonUsage, 2), Part{Content: testAnswer, AtLeast: usage}},
+		{"usage and no finish", answerSSE, textEvents + usageEvent, answered("", usage)},
 		{"all but DONE", answerSSE, textEvents + finishEvent + usageEvent,
 			Part{Content: testAnswer, FinishReason: "stop", Usage: usage}},
 	} {
@@ -706,7 +710,7 @@ func TestDeadlineInAnAnswer(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if tt.want.Usage == nil {
+			if tt.want.Usage == nil || tt.want.FinishReason == "" {
 				wantFailure(t, err, Timeout, 200)
 			} else if err != io.EOF {
 				t.Error(err)
