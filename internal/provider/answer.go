@@ -92,7 +92,7 @@ func (s *stream) Close() error {
 func (s *stream) Next() (Part, error) {
 	for s.err == nil {
 		if err := s.callCtx.Err(); err != nil {
-			return s.cut(err)
+			return s.cut(Part{}, err)
 		}
 		p, end, err := s.events.next()
 		s.take(&p, err)
@@ -106,12 +106,12 @@ func (s *stream) Next() (Part, error) {
 		}
 		switch {
 		case err != nil:
-			return s.cut(err)
+			return s.cut(p, err)
 		case s.said != nil && (end || s.report.known()):
 			return s.finish(p, failed(s.ctx, s.status, true, s.said))
 		case end && !s.finished:
 			s.report.closing = true
-			return s.fail(errUnfinished)
+			return s.fail(p, errUnfinished)
 		case end:
 			s.rest()
 			return s.finish(p, io.EOF)
@@ -166,29 +166,29 @@ func (s *stream) finish(last Part, err error) (Part, error) {
 	return Part{}, err
 }
 
-// cut ends the answer where it was broken off: by what came, by the end of its
-// connection or by that of its context.
-func (s *stream) cut(err error) (Part, error) {
+// cut ends the answer, after its last part, where it was broken off: by what came, by
+// the end of its connection or by that of its context.
+func (s *stream) cut(last Part, err error) (Part, error) {
 	var wrong wireError
 	if s.said == nil && s.finished && s.report.known() && s.events.complete() && !errors.As(err, &wrong) {
-		return s.finish(Part{}, io.EOF)
+		return s.finish(last, io.EOF)
 	}
 	if errors.Is(err, io.EOF) { // the server has said all that it will
 		s.report.closing = true
 	}
-	return s.fail(err)
+	return s.fail(last, err)
 }
 
-func (s *stream) fail(err error) (Part, error) {
+func (s *stream) fail(last Part, err error) (Part, error) {
 	begun := s.begun.Load()
 	switch {
 	case s.said != nil:
-		return s.finish(Part{}, failed(s.ctx, s.status, begun, s.said))
+		return s.finish(last, failed(s.ctx, s.status, begun, s.said))
 	case s.callCtx.Err() != nil && s.ctx.Err() == nil:
 		s.err = &Error{Failure: Cancelled, Status: s.status, Begun: begun, Err: wireError("answer closed")}
 		return Part{}, s.err
 	}
-	return s.finish(Part{}, failed(s.ctx, s.status, begun, err))
+	return s.finish(last, failed(s.ctx, s.status, begun, err))
 }
 
 // failureReasons are finish reasons of servers whose answer has failed: vLLM, SGLang,

@@ -402,6 +402,8 @@ func TestStreams(t *testing.T) {
 		// Usage that came counts, whatever else is wrong.
 		{"DONE without a finish", textEvents + usageEvent + doneEvent, answered("", usage), Broken},
 		{"usage, then garbage", textEvents + usageEvent + "data: ?\n\n", answered("", usage), Broken},
+		{"text beside a finish that is none", withUsage(`{"delta":{"content":"ANSWER"},"finish_reason":"It was the ANSWER."}`, jsonUsage), answered("", usage), Broken},
+		{"text beside an error", withUsage(`{"delta":{"content":"ANSWER"},"finish_reason":"error"}`, jsonUsage), answered("", usage), Broken},
 		{"usage beside garbage", textEvents + withUsage(`7`, jsonUsage), answered("", usage), Broken},
 		{"usage beside a finish that is none", textEvents + withUsage(`{"delta":{},"finish_reason":"It was the ANSWER."}`, jsonUsage), answered("", usage), Broken},
 		{"usage that came with the text", withUsage(`{"delta":{"content":"ANSWER"}}`, jsonUsage), answered("", usage), Broken},
