@@ -870,6 +870,7 @@ func TestParseUsage(t *testing.T) {
 		{"absurd", `{"prompt_tokens":9,"completion_tokens":9007199254740993}`, nil},
 		{"absurd total", `{"prompt_tokens":-9223372036854775808,"completion_tokens":1,"total_tokens":9223372036854775807}`, nil},
 		{"negative total", `{"prompt_tokens":9,"completion_tokens":5,"total_tokens":-9223372036854775808}`, nil},
+		{"total of -1", `{"prompt_tokens":9,"completion_tokens":5,"total_tokens":-1}`, nil},
 		{"two near 2^63", `{"prompt_tokens":9223372036854775807,"completion_tokens":9223372036854775807,"total_tokens":9223372036854775807}`, nil},
 		{"two near 2^63 of a cache", `{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":9223372036854775807,"cache_write_tokens":9223372036854775807}}`, nil},
 		{"fractions", `{"prompt_tokens":9.5,"completion_tokens":5}`, nil},
