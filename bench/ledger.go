@@ -74,7 +74,7 @@ func (l *lab) spend(ctx context.Context, events, identities int) (*spending, err
 		now:    time.Date(2026, 3, 2, 9, 20, 30, 0, time.UTC),
 		events: events,
 	}
-	opts := ledger.Options{Table: name, LongestCall: 90 * time.Second, Now: func() time.Time { return s.now }, AttemptTimeout: 20 * time.Second}
+	opts := ledger.Options{Table: name, Now: func() time.Time { return s.now }, AttemptTimeout: 20 * time.Second}
 	var err error
 	if s.ledger, err = ledger.New(s.db, opts); err != nil {
 		return nil, err

@@ -119,7 +119,7 @@ func newWorld(t *testing.T, s *stack) *world {
 	w.tables = map[string]string{limits: "<Limits.Arn>", spend: "<Spend.Arn>"}
 	// Patience with a busy machine.
 	w.limits = bucket.Options{Table: limits, AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute}
-	w.ledgers = &ledger.Options{Table: spend, LongestCall: w.policy.LongestCall(), Now: w.now, AttemptTimeout: 20 * time.Second}
+	w.ledgers = &ledger.Options{Table: spend, Now: w.now, AttemptTimeout: 20 * time.Second}
 
 	w.generate = w.newGenerate(w.limits, w.enforce("Generate", http.DefaultTransport))
 	h, err := clearlimit.Build(t.Context(), clearlimit.Parts{Policy: w.policy, DynamoDB: w.db(w.enforce("ClearLimit", http.DefaultTransport)),

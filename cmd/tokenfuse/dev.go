@@ -107,7 +107,7 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	timeout := p.LongestCall()
-	spend, err := ledger.New(engine.Client(store), ledger.Options{Table: spendTable, LongestCall: timeout, Log: log})
+	spend, err := ledger.New(engine.Client(store), ledger.Options{Table: spendTable, Log: log})
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
-	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/inbox"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
@@ -232,11 +231,7 @@ func used(state bucket.State) int64 {
 // spent is what the ledger holds of the last hour.
 func (g *rig) spent() ledger.Summary {
 	g.t.Helper()
-	p, err := policy.Load(filepath.Join(g.dir, "tokenfuse.yaml"))
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	l, err := ledger.New(g.db, ledger.Options{Table: g.spend, LongestCall: p.LongestCall()})
+	l, err := ledger.New(g.db, ledger.Options{Table: g.spend})
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func build(ctx context.Context) (any, error) {
 	}
 	cfg := environ.AWS()
 	db := dynamodb.NewFromConfig(cfg)
-	events, err := ledger.New(db, ledger.Options{Table: spend, LongestCall: p.LongestCall()})
+	events, err := ledger.New(db, ledger.Options{Table: spend})
 	if err != nil {
 		return nil, err
 	}

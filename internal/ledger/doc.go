@@ -14,7 +14,10 @@
 //   - Late is not lost. A minute is closed, summed for good in a roll-up beside the
 //     events, once no settle can come any more: LongestCall and Grace after its
 //     end. Whatever still comes, an abandoned call above all, takes its minute's
-//     and its hour's roll-ups back, and the next sum makes them anew.
+//     and its hour's roll-ups back, and the next sum makes them anew. Both times
+//     are the same for all processes, whatever timeouts they are configured with,
+//     so that a deployment that changes a timeout loses nothing. The price is that
+//     each sum reads the events of the last quarter of an hour.
 //   - No text. An event holds token counts, never prompts or answers.
 //
 // # The table

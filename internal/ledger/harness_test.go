@@ -31,11 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(enginetest.Main(m))
 }
 
-const (
-	longestCall = 90 * time.Second
-	// closing is how long after its end a minute or hour is closed.
-	closing = longestCall + Grace
-)
+// closing is how long after its end a minute or hour is closed.
+const closing = LongestCall + Grace
 
 // noon is shortly before noon, so that windows cross an hour.
 var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
@@ -82,7 +79,7 @@ func (w *world) advance(d time.Duration) { w.clock.Add(d.Microseconds()) }
 // ledger is a process of its own.
 func (w *world) ledger(adjust ...func(*Options)) *Ledger {
 	w.t.Helper()
-	opts := Options{Table: w.table, LongestCall: longestCall, Now: w.now, Shards: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil))}
+	opts := Options{Table: w.table, Now: w.now, Shards: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil))}
 	for _, f := range adjust {
 		f(&opts)
 	}

@@ -17,6 +17,12 @@ type DynamoDB interface {
 	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
 }
 
+// LongestCall is the longest time from a reservation to the end of its settle,
+// whatever the configuration: a call that began under a longer timeout, or in a
+// process that was deployed before or after this one, must not be missed. So it is
+// not an option, which two processes could have differently.
+const LongestCall = 15*time.Minute + 10*time.Second
+
 // Grace is how long after LongestCall a minute stays open: room for clocks that
 // differ and for writes on their way.
 const Grace = time.Minute
@@ -26,13 +32,11 @@ const Retention = 40 * 24 * time.Hour
 
 const defaultShards = 4
 
-// Options configure a Ledger. Table and LongestCall are required.
+// Options configure a Ledger. Table is required.
 type Options struct {
 	// Table is the DynamoDB table: partition key "pk" and sort key "sk" (strings),
 	// TTL attribute "expires".
 	Table string
-	// LongestCall is the longest time from a reservation to the end of its settle.
-	LongestCall time.Duration
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 	// Shards is the number of partitions of a minute, 1 to 100; 0: 4. A partition
@@ -62,9 +66,6 @@ func New(db DynamoDB, opts Options) (*Ledger, error) {
 	if opts.Table == "" {
 		return nil, errors.New("ledger: Options.Table is empty")
 	}
-	if opts.LongestCall <= 0 {
-		return nil, errors.New("ledger: Options.LongestCall is not above 0")
-	}
 	if opts.Shards == 0 {
 		opts.Shards = defaultShards
 	}
@@ -86,5 +87,5 @@ func New(db DynamoDB, opts Options) (*Ledger, error) {
 // settled is a time before which, by this process's clock, every call has settled:
 // minutes and hours that ended by then can be closed.
 func (l *Ledger) settled() int64 {
-	return l.opts.Now().Add(-l.opts.LongestCall - Grace).UnixMicro()
+	return l.opts.Now().Add(-LongestCall - Grace).UnixMicro()
 }

@@ -1,10 +1,14 @@
 package ledger
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tokenfuse/tokenfuse/local/faults"
 )
 
 // Whatever is recorded in whatever order at whatever time, by two processes, and
@@ -32,7 +36,7 @@ func TestModel(t *testing.T) {
 			"wait long": func(*rapid.T) { w.advance(within("wait long", 40*time.Minute)) },
 			"settle in time": func(*rapid.T) {
 				for _, e := range calls {
-					if _, known := w.truth[e.Reservation]; !known && w.now().Sub(e.Time) <= longestCall {
+					if _, known := w.truth[e.Reservation]; !known && w.now().Sub(e.Time) <= LongestCall {
 						w.record(process(), e)
 					}
 				}
@@ -42,6 +46,24 @@ func TestModel(t *testing.T) {
 				e := call()
 				abandoned(&e)
 				w.recordAbandoned(process(), e)
+			},
+			// Its process dies before the roll-ups are taken back; whoever sweeps the hold
+			// knows of an abandoned call alone.
+			"settle late and die": func(*rapid.T) {
+				e := call()
+				w.plan = func(target, body string) faults.Fault {
+					if target == "UpdateItem" && strings.Contains(body, "minutes#") {
+						return faults.LostRequest
+					}
+					return faults.None
+				}
+				err := process().Record(context.Background(), e)
+				w.plan = nil
+				w.truth[e.Reservation] = e
+				if err != nil {
+					abandoned(&e)
+					w.recordAbandoned(process(), e)
+				}
 			},
 			"sum": func(*rapid.T) {
 				to := w.now().Add(time.Microsecond - within("ago", 10*time.Minute))

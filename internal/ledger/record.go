@@ -39,7 +39,7 @@ func (l *Ledger) Record(ctx context.Context, e Event) error {
 	if err := l.put(ctx, &dynamodb.PutItemInput{Item: it}); err != nil {
 		return fmt.Errorf("ledger: recording: %w", err)
 	}
-	if p.minute.end() > l.opts.Now().Add(-l.opts.LongestCall).UnixMicro() {
+	if p.minute.end() > l.opts.Now().Add(-LongestCall).UnixMicro() {
 		return nil
 	}
 	// Later than promised: its minute may be closed.
@@ -69,10 +69,11 @@ func (l *Ledger) RecordAbandoned(ctx context.Context, e Event) error {
 	var exists *types.ConditionalCheckFailedException
 	switch {
 	case errors.As(err, &exists):
-		if r, err := recordOf(exists.Item); err != nil || r.Outcome != Abandoned {
+		// An earlier attempt, or a settle that came later than promised, has put the
+		// event and may not have come further than that.
+		if _, err := recordOf(exists.Item); err != nil {
 			return err
 		}
-		// By an earlier attempt, which may not have come further than that.
 	case err != nil:
 		return fmt.Errorf("ledger: recording an abandoned call: %w", err)
 	}

@@ -214,6 +214,73 @@ func TestAbandonedHalfRecorded(t *testing.T) {
 	}
 }
 
+// A settle that comes later than promised and dies before the roll-ups are taken back
+// leaves its hold. Whoever sweeps that finds the event there, and must get further.
+func TestLateSettleHalfRecorded(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"minutes#", "hours#"} {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			l := w.ledger()
+			w.record(l, w.event(noon))
+			w.at(noon.Add(2 * time.Hour))
+			w.wantSum(l, noon, noon.Add(time.Hour))
+			w.wantHours(l, noon, noon.Add(time.Hour))
+
+			late := w.event(noon.Add(time.Second))
+			w.plan = func(target, body string) faults.Fault {
+				if target == "UpdateItem" && strings.Contains(body, step) {
+					return faults.LostRequest
+				}
+				return faults.None
+			}
+			if err := l.Record(context.Background(), late); err == nil {
+				t.Fatal("no error")
+			}
+			w.plan = nil
+			w.truth[late.Reservation] = late
+			assumed := late
+			abandoned(&assumed)
+			w.recordAbandoned(w.ledger(), assumed)
+			w.wantSum(l, noon, noon.Add(time.Hour))
+			w.wantHours(l, noon, noon.Add(time.Hour))
+		})
+	}
+}
+
+// The longest call that any configuration allows is in the sums, and costs one write
+// like any other, though a process that is configured for short calls sums all the
+// time. The processes have nothing to differ in: this holds for both orders of a
+// deployment that changes a timeout.
+func TestLongestCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	generate, spendalarm := w.ledger(), w.ledger()
+	w.record(generate, w.event(noon)) // marks the hour
+	long := w.event(noon)
+	watched := func() {
+		t.Helper()
+		for range 2 {
+			w.wantSum(spendalarm, w.now().Add(-time.Hour), w.now())
+			w.wantHours(spendalarm, noon.Add(-time.Hour), w.now())
+		}
+	}
+	for w.now().Before(noon.Add(LongestCall)) {
+		watched()
+		w.advance(min(time.Minute, noon.Add(LongestCall).Sub(w.now())))
+	}
+	w.forget()
+	w.record(generate, long)
+	if n := w.sent("Item"); n != 1 {
+		t.Errorf("%d writes", n)
+	}
+	for range 80 {
+		watched()
+		w.advance(time.Minute)
+	}
+}
+
 // The hour is taken back last: were it first, it could be made again of a minute
 // that is not yet.
 func TestHourIsTakenBackLast(t *testing.T) {

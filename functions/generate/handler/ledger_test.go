@@ -205,7 +205,7 @@ func (m *money) process(network http.RoundTripper, edit func(*Parts, *dynamodb.O
 
 func (m *money) ledger(db *dynamodb.Client) *ledger.Ledger {
 	m.t.Helper()
-	l, err := ledger.New(db, ledger.Options{Table: m.spend, LongestCall: 30 * time.Second, Now: m.now, Log: slog.New(slog.DiscardHandler)})
+	l, err := ledger.New(db, ledger.Options{Table: m.spend, Now: m.now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -535,8 +535,8 @@ func TestLedgerIsExact(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wantSum(summing, start, end, true)
-	m.freeze(2 * time.Minute) // every minute is closed
-	for range 2 {             // by the events; by the roll-ups
+	m.freeze(ledger.LongestCall + 2*ledger.Grace) // every minute is closed
+	for range 2 {                                 // by the events; by the roll-ups
 		s = m.wantSum(m.ledger(engine.Client(enginetest.URL())), start, end, true)
 	}
 	for i := range 5 { // any window, to the microsecond

@@ -34,7 +34,7 @@ func TestUnrecordedCallKeepsItsHold(t *testing.T) {
 	})
 	_, spend := enginetest.SpendTable(t)
 	var err error
-	g.handler.Ledger, err = ledger.New(db, ledger.Options{Table: spend, LongestCall: 30 * time.Second, Now: g.now, Log: slog.New(slog.DiscardHandler)})
+	g.handler.Ledger, err = ledger.New(db, ledger.Options{Table: spend, Now: g.now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func newRig(t *testing.T, alarm policy.Alarm) *rig {
 	_, g.table = enginetest.Table(t)
 	spend, spendTable := enginetest.SpendTable(t)
 	var err error
-	g.ledger, err = ledger.New(spend, ledger.Options{Table: spendTable, LongestCall: time.Minute, Now: g.now, Shards: 1})
+	g.ledger, err = ledger.New(spend, ledger.Options{Table: spendTable, Now: g.now, Shards: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
