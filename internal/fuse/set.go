@@ -56,14 +56,17 @@ func (w *Writer) Set(ctx context.Context, s Setting) error {
 // SetIfFree sets the fuse unless somebody else decided otherwise: for the alarm. It
 // applies if the fuse was never set, if s.SetBy set it last, or if another's setting
 // has ended or is closed since before the incident began. So an operator who closes
-// the fuse during an incident, or for a time that still runs, keeps it closed.
-func (w *Writer) SetIfFree(ctx context.Context, s Setting, incident time.Time) (applied bool, err error) {
+// the fuse during an incident, or for a time that still runs, keeps it closed. A
+// fuse that s.SetBy itself released after decided, when the caller knew of the
+// incident, stays closed too: the incident was over by then.
+func (w *Writer) SetIfFree(ctx context.Context, s Setting, incident, decided time.Time) (applied bool, err error) {
 	return w.put(ctx, s, func(put *dynamodb.PutItemInput) {
-		put.ConditionExpression = aws.String("attribute_not_exists(pk) OR #by = :by OR #until <= :now OR " +
+		put.ConditionExpression = aws.String("attribute_not_exists(pk) OR " +
+			"(#by = :by AND (#state <> :closed OR attribute_not_exists(#at) OR #at <= :decided)) OR #until <= :now OR " +
 			"(#state = :closed AND attribute_not_exists(#until) AND (attribute_not_exists(#at) OR #at < :incident))")
 		put.ExpressionAttributeNames = map[string]string{"#by": "set_by", "#until": "until", "#state": "state", "#at": "set_at"}
 		put.ExpressionAttributeValues = map[string]types.AttributeValue{
-			":by": put.Item["set_by"], ":now": seconds(w.now()), ":closed": text(string(Closed)), ":incident": seconds(incident)}
+			":by": put.Item["set_by"], ":now": seconds(w.now()), ":closed": text(string(Closed)), ":incident": seconds(incident), ":decided": seconds(decided)}
 	})
 }
 

@@ -61,12 +61,13 @@ func TestSetIfFree(t *testing.T) {
 	alarm := Setting{State: Challenge, SetBy: "alarm"}
 	for name, c := range map[string]struct {
 		before *Setting
-		age    int64 // seconds between it and now; the incident began 100 s ago
+		age    int64 // seconds between it and now; the incident began 100 s ago, and is known since 20 s ago
 		want   bool
 	}{
 		"never set":                         {nil, 0, true},
 		"own":                               {&Setting{State: Open, SetBy: "alarm"}, 10, true},
-		"own, released":                     {&Setting{State: Closed, SetBy: "alarm"}, 10, true},
+		"own, released before":              {&Setting{State: Closed, SetBy: "alarm"}, 20, true},
+		"own, released since":               {&Setting{State: Closed, SetBy: "alarm"}, 19, false},
 		"another's":                         {&Setting{State: Challenge, SetBy: ops}, 10_000, false},
 		"another's, running":                {&Setting{State: Open, SetBy: ops, Until: time.Unix(1_800_000_101, 0)}, 100, false},
 		"another's, ended":                  {&Setting{State: Open, SetBy: ops, Until: time.Unix(1_800_000_100, 0)}, 100, true},
@@ -85,7 +86,7 @@ func TestSetIfFree(t *testing.T) {
 				}
 			}
 			g.now.Add(c.age)
-			applied, err := w.SetIfFree(ctx, alarm, g.clock().Add(-100*time.Second))
+			applied, err := w.SetIfFree(ctx, alarm, g.clock().Add(-100*time.Second), g.clock().Add(-20*time.Second))
 			if err != nil || applied != c.want {
 				t.Fatalf("applied %t, %v", applied, err)
 			}
@@ -110,7 +111,7 @@ func TestRelease(t *testing.T) {
 	}
 	release() // nothing is there
 	g.holds(Setting{State: Closed})
-	if _, err := w.SetIfFree(ctx, Setting{State: Open, SetBy: "alarm", Until: g.clock().Add(time.Hour)}, g.clock()); err != nil {
+	if _, err := w.SetIfFree(ctx, Setting{State: Open, SetBy: "alarm", Until: g.clock().Add(time.Hour)}, g.clock(), g.clock()); err != nil {
 		t.Fatal(err)
 	}
 	release()
@@ -144,7 +145,7 @@ func TestWritesAreSafeToRepeat(t *testing.T) {
 		o.BaseEndpoint, o.HTTPClient = aws.String(enginetest.URL()), &http.Client{Transport: net}
 		o.Retryer = retry.AddWithMaxBackoffDelay(retry.NewStandard(), time.Millisecond)
 		w, ctx := NewWriter(dynamodb.New(o), g.table, g.clock), context.Background()
-		applied, err := w.SetIfFree(ctx, Setting{State: Open, SetBy: "alarm"}, g.clock())
+		applied, err := w.SetIfFree(ctx, Setting{State: Open, SetBy: "alarm"}, g.clock(), g.clock())
 		if err != nil || !applied {
 			t.Errorf("%d: applied %t, %v", fault, applied, err)
 		}
@@ -157,7 +158,7 @@ func TestWritesAreSafeToRepeat(t *testing.T) {
 			t.Error(err)
 		}
 		g.holds(Setting{State: Challenge, SetBy: ops})
-		if applied, err := w.SetIfFree(ctx, Setting{State: Open, SetBy: "alarm"}, g.clock()); err != nil || applied {
+		if applied, err := w.SetIfFree(ctx, Setting{State: Open, SetBy: "alarm"}, g.clock(), g.clock()); err != nil || applied {
 			t.Errorf("%d: applied %t, %v", fault, applied, err)
 		}
 	}
@@ -171,7 +172,7 @@ func TestWritesFailLoudly(t *testing.T) {
 	if err := w.Set(ctx, Setting{State: Open, SetBy: ops}); err == nil {
 		t.Error("Set")
 	}
-	if applied, err := w.SetIfFree(ctx, Setting{State: Open, SetBy: "alarm"}, g.clock()); err == nil || applied {
+	if applied, err := w.SetIfFree(ctx, Setting{State: Open, SetBy: "alarm"}, g.clock(), g.clock()); err == nil || applied {
 		t.Error("SetIfFree")
 	}
 	if err := w.Release(ctx, "alarm"); err == nil {

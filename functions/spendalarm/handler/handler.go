@@ -7,6 +7,10 @@
 //     quadrupled the threshold (escalated), that it lasts (repeated, on a timer), that
 //     it is over (cleared, at four fifths of the threshold, so that spending around it
 //     does not flap). Runs that overlap, or that come twice, page once.
+//   - The newest run counts. The state remembers up to when the newest run has seen. A
+//     run that has seen less (it began earlier and took longer, or its clock is a
+//     little behind) pages nothing, leaves the fuse alone and puts no metrics: in the
+//     middle of an attack it would say that all is well.
 //   - No incident goes untold. Who pages claims the page first and confirms it
 //     afterwards, each with a conditional write of one item. If publishing fails, Run
 //     gives the claim up and returns an error; if the process dies, the claim lapses
@@ -153,13 +157,15 @@ func (h *Handler) Run(ctx context.Context) (Result, error) {
 	if h.Policy.Alarm != nil {
 		errs = append(errs, h.watch(ctx, now, sum, &r))
 	}
-	errs = append(errs, h.measure(ctx, sum, r))
+	if !r.Outdated { // else the newer run's metrics stand
+		errs = append(errs, h.measure(ctx, sum, r))
+	}
 	err = errors.Join(errs...)
 	level := slog.LevelInfo
 	if err != nil {
 		level = slog.LevelError
 	}
 	h.Log.LogAttrs(ctx, level, "spendalarm", slog.String("usd", r.SpendUSD), slog.String("threshold_usd", r.ThresholdUSD),
-		slog.String("state", r.State), slog.String("paged", r.Paged), slog.String("fuse", r.Fuse), slog.Any("error", err))
+		slog.String("state", r.State), slog.String("paged", r.Paged), slog.String("fuse", r.Fuse), slog.Bool("outdated", r.Outdated), slog.Any("error", err))
 	return r, err
 }

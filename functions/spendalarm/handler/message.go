@@ -25,6 +25,7 @@ const pace = 10 * time.Minute
 // page is what is told.
 type page struct {
 	event        event
+	decided      time.Time // when that was known
 	threshold    threshold
 	baseline     baseline
 	sum          ledger.Summary

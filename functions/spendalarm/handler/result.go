@@ -21,6 +21,7 @@ type Result struct {
 	Since         *time.Time       `json:"since,omitempty"`           // when the incident was first seen
 	Level         int              `json:"level,omitempty"`           // how many times the threshold: 1, 2 or 4, the highest so far
 	Paged         string           `json:"paged,omitempty"`           // opened, escalated, repeated or cleared
+	Outdated      bool             `json:"outdated,omitempty"`        // a run that has seen more was first: this one changed nothing
 	Fuse          string           `json:"fuse,omitempty"`            // what it is now; absent: unknown
 	FuseSetBy     string           `json:"fuse_set_by,omitempty"`
 	FuseUntil     *time.Time       `json:"fuse_until,omitempty"`
@@ -40,6 +41,14 @@ const (
 	// stateUnknown: there is an alarm, but its state could not be read.
 	stateUnknown = "unknown"
 )
+
+// compared takes what was compared with.
+func (r *Result) compared(t threshold, b baseline) {
+	r.threshold, r.ThresholdUSD, r.ThresholdFrom, r.NormalPeakUSD = t.amount, t.amount.String(), t.why, ""
+	if b.known {
+		r.NormalPeakUSD = b.highest.String()
+	}
+}
 
 // Share is a part of what was spent.
 type Share struct {

@@ -104,18 +104,25 @@ func credentials(context.Context) (aws.Credentials, error) {
 	return aws.Credentials{AccessKeyID: "local", SecretAccessKey: "local"}, nil
 }
 
-// process makes a handler that shares nothing with others but the tables.
+// process makes a handler that shares nothing with others but the tables and the
+// network.
 func (g *rig) process() *Handler {
 	g.t.Helper()
-	db := g.db(g.store)
+	return g.processOn(g.store, g.published, g.now)
+}
+
+// processOn makes a handler with networks, to the table Limits and to SNS, and a clock.
+func (g *rig) processOn(store, published http.RoundTripper, now func() time.Time) *Handler {
+	g.t.Helper()
+	db := g.db(store)
 	h, err := New(Config{
 		Policy: g.policy, Ledger: g.ledger, State: db, Table: g.table,
 		SNS: sns.New(sns.Options{BaseEndpoint: &g.inboxURL, Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(credentials),
-			HTTPClient: &http.Client{Transport: g.published}, Retryer: aws.NopRetryer{}}),
+			HTTPClient: &http.Client{Transport: published}, Retryer: aws.NopRetryer{}}),
 		TopicARN: "arn:aws:sns:us-east-1:123456789012:tokenfuse-alarm",
 		CloudWatch: cloudwatch.New(cloudwatch.Options{BaseEndpoint: &g.inboxURL, Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(credentials),
 			Retryer: aws.NopRetryer{}}),
-		Fuse: fuse.NewWriter(db, g.table, g.now), Endpoint: testEndpoint, Now: g.now,
+		Fuse: fuse.NewWriter(db, g.table, now), Endpoint: testEndpoint, Now: now,
 		Log: slog.New(slog.NewJSONHandler(g.log, nil)),
 	})
 	if err != nil {

@@ -11,11 +11,35 @@ import (
 // state is what runs know of each other. Deciding is pure: see due.
 type state struct {
 	version int64     // of the item; 0: there is none
+	seen    time.Time // up to when the newest run has seen; zero: not known
 	since   time.Time // when the incident was first seen; zero: there is none
 	level   int       // the highest level that was told of; 0: nobody was told yet
 	told    time.Time // when the last page went out
 	claimed time.Time // until when a page under way is another run's
 	past    []int64   // hours of past incidents, by hourOf
+}
+
+const (
+	// seenUnit is how exactly the state remembers up to when a run has seen.
+	seenUnit = time.Microsecond
+	// overlap is the most that a run at work can be older than another: the longest
+	// time that Lambda gives a function.
+	overlap = 15 * time.Minute
+)
+
+// sawMoreThan reports whether a newer run has been here than one that has seen up to
+// now: an older one began before it and took longer, or its clock is behind. A state
+// from further ahead than runs can overlap is of a clock that was wrong, and must not
+// silence the alarm until then.
+func (s state) sawMoreThan(now time.Time) bool {
+	ahead := s.seen.Sub(now.Truncate(seenUnit))
+	return ahead > 0 && ahead <= overlap
+}
+
+// othersPage reports whether a page of another run is under way at now. A claim from
+// further ahead than clocks may differ is of a clock that was wrong.
+func (s state) othersPage(now time.Time) bool {
+	return now.Before(s.claimed) && s.claimed.Sub(now) <= claimFor+time.Minute
 }
 
 // event is a reason to page.

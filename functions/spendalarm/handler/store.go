@@ -13,8 +13,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// The item is pk "alarm", version, writer and, where they are not zero, since, told
-// and claimed (unix seconds), level, and hours (a set of numbers).
+// The item is pk "alarm", version, writer and, where they are not zero, seen (unix
+// microseconds), since, told and claimed (unix seconds), level, and hours (a set of
+// numbers).
 const stateKey = "alarm"
 
 // stateTimeout bounds a read or a write, with the client's own retries.
@@ -75,6 +76,9 @@ func encode(s state, writer string) item {
 			it[name] = number(t.Unix())
 		}
 	}
+	if !s.seen.IsZero() {
+		it["seen"] = number(s.seen.UnixMicro())
+	}
 	if s.level > 0 {
 		it["level"] = number(int64(s.level))
 	}
@@ -93,8 +97,8 @@ func decode(it item) (state, error) {
 	if it == nil {
 		return s, nil
 	}
-	var since, told, claimed, level int64
-	for name, to := range map[string]*int64{"version": &s.version, "since": &since, "told": &told, "claimed": &claimed, "level": &level} {
+	var seen, since, told, claimed, level int64
+	for name, to := range map[string]*int64{"version": &s.version, "seen": &seen, "since": &since, "told": &told, "claimed": &claimed, "level": &level} {
 		v, ok := it[name]
 		if !ok {
 			continue
@@ -109,6 +113,9 @@ func decode(it item) (state, error) {
 		}
 	}
 	s.level = int(level)
+	if seen != 0 {
+		s.seen = time.UnixMicro(seen).UTC()
+	}
 	for to, unix := range map[*time.Time]int64{&s.since: since, &s.told: told, &s.claimed: claimed} {
 		if unix != 0 {
 			*to = time.Unix(unix, 0).UTC()

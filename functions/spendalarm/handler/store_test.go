@@ -14,7 +14,7 @@ func TestStateRoundTrip(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, dollars8)
 	ctx := context.Background()
-	s := state{since: noon, level: 2, told: noon.Add(time.Minute), claimed: noon.Add(time.Hour), past: []int64{494_000}}
+	s := state{seen: noon.Add(7 * time.Microsecond), since: noon, level: 2, told: noon.Add(time.Minute), claimed: noon.Add(time.Hour), past: []int64{494_000}}
 	for range 2 {
 		if ok, err := g.handler.writeState(ctx, &s); !ok || err != nil {
 			t.Fatal(ok, err)
@@ -58,4 +58,22 @@ func TestNonsenseStateFailsLoudly(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An item of the version before, which did not remember up to when it had seen.
+func TestStateOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, withFuse)
+	it := item{"pk": text(stateKey), "version": number(3), "writer": text("w"), "level": number(1),
+		"since": number(noon.Add(-10 * time.Minute).Unix()), "told": number(noon.Add(-10 * time.Minute).Unix())}
+	if _, err := g.db(nil).PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &g.table, Item: it}); err != nil {
+		t.Fatal(err)
+	}
+	g.spend(call{cents: 900})
+	if r := g.tick(); r.Outdated || r.State != "alarm" || r.Paged != "" || r.Fuse != "challenge" {
+		t.Errorf("%+v", r)
+	}
+	g.at(65)
+	g.tick()
+	g.wantPages("cleared")
 }

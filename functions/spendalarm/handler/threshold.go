@@ -86,21 +86,18 @@ func times(p price.Pico, factor float64) price.Pico {
 	return math.MaxInt64
 }
 
-// threshold compares with the baseline, if the policy says so. If that cannot be read
-// it falls back on the fixed number, if there is one, and says so in the error.
-func (h *Handler) threshold(ctx context.Context, now time.Time, s state) (threshold, baseline, error) {
-	a := h.Policy.Alarm
-	var b baseline
-	var err error
-	if a.Factor > 0 {
-		var hours []ledger.Hour
-		// Up to the window: what is compared is not part of what it is compared with.
-		if hours, err = h.Ledger.Hours(ctx, now.Add(-past), now.Add(-window)); err != nil {
-			err = fmt.Errorf("reading the past hours: %w", err)
-		}
-		b = newBaseline(hours, s.hoursInAlarm(now), now)
+// pastHours are what the baseline is made of, if the policy has one. Without them the
+// fixed number counts, if there is one, and the error is told.
+func (h *Handler) pastHours(ctx context.Context, now time.Time) ([]ledger.Hour, error) {
+	if h.Policy.Alarm.Factor == 0 {
+		return nil, nil
 	}
-	return newThreshold(a, b), b, err
+	// Up to the window: what is compared is not part of what it is compared with.
+	hours, err := h.Ledger.Hours(ctx, now.Add(-past), now.Add(-window))
+	if err != nil {
+		return nil, fmt.Errorf("reading the past hours: %w", err)
+	}
+	return hours, nil
 }
 
 // hourOf numbers clock hours since 1970.

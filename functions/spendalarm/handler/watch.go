@@ -20,42 +20,55 @@ const (
 	// how long it takes at most: a page never goes out on a claim that has lapsed.
 	claimFor   = 90 * time.Second
 	pagingTime = 60 * time.Second
+	// maxTries is how often a run decides, of those that others overtake.
+	maxTries = 8
 )
 
-// watch compares what was spent with the threshold, and does what is due.
+// watch compares what was spent with the threshold, and does what is due. Each run
+// that compares writes the state, so that runs are in an order: of the time up to
+// which they have seen.
 func (h *Handler) watch(ctx context.Context, now time.Time, sum ledger.Summary, r *Result) error {
 	r.State = stateUnknown
-	s, err := h.readState(ctx)
-	if err != nil {
-		return err
+	hours, pastErr := h.pastHours(ctx, now)
+	if pastErr != nil && h.Policy.Alarm.Threshold == 0 {
+		return pastErr // there is nothing to compare with
 	}
-	limit, base, baseErr := h.threshold(ctx, now, s)
-	if baseErr != nil && h.Policy.Alarm.Threshold == 0 {
-		return baseErr // there is nothing to compare with
-	}
-	r.threshold, r.ThresholdUSD, r.ThresholdFrom = limit.amount, limit.amount.String(), limit.why
-	if base.known {
-		r.NormalPeakUSD = base.highest.String()
-	}
-	spend := sum.Total.Cost
-	e := s.due(now, spend, limit.amount, h.Policy.Alarm.RepeatEvery)
-	mine := false
-	if e != none {
-		if mine, err = h.claim(ctx, now, &s); err != nil {
-			return errors.Join(baseErr, err)
+	for range maxTries {
+		s, err := h.readState(ctx)
+		if err != nil {
+			return errors.Join(pastErr, err)
 		}
+		decided := h.Now() // summing and reading may have taken a while
+		r.incident(s)
+		if s.sawMoreThan(now) {
+			r.Outdated = true
+			return nil
+		}
+		base := newBaseline(hours, s.hoursInAlarm(now), now)
+		limit := newThreshold(h.Policy.Alarm, base)
+		r.compared(limit, base)
+		if s.othersPage(decided) {
+			// Another run is paging, and sets or releases the fuse. What is due beyond
+			// that is still due at the next tick.
+			r.readFuse(h.Fuse.Current(ctx))
+			return pastErr
+		}
+		e := s.due(now, sum.Total.Cost, limit.amount, h.Policy.Alarm.RepeatEvery)
+		first, err := h.note(ctx, e, now, decided, &s)
+		if err != nil {
+			return errors.Join(pastErr, err)
+		}
+		if !first {
+			continue // another run changed the state meanwhile: decide by what it is now
+		}
+		r.incident(s)
+		if e == none {
+			return errors.Join(pastErr, h.tendFuse(ctx, now, decided, s, r))
+		}
+		p := page{event: e, decided: decided, threshold: limit, baseline: base, sum: sum}
+		return errors.Join(pastErr, h.page(ctx, now, s, p, r))
 	}
-	r.incident(s)
-	switch {
-	case e == cleared && !mine:
-		// Another run releases the fuse: renewing it now would undo that.
-		r.readFuse(h.Fuse.Current(ctx))
-		return baseErr
-	case !mine:
-		return errors.Join(baseErr, h.tendFuse(ctx, now, s, r))
-	}
-	p := page{event: e, threshold: limit, baseline: base, sum: sum}
-	return errors.Join(baseErr, h.page(ctx, now, s, p, r))
+	return errors.Join(pastErr, fmt.Errorf("the alarm's state was changed by other runs %d times", maxTries))
 }
 
 // incident says in r what s knows of one.
@@ -66,23 +79,25 @@ func (r *Result) incident(s state) {
 	}
 }
 
-// claim takes the page for this run, and notes that there is an incident. It reports
-// false if another run has it.
-func (h *Handler) claim(ctx context.Context, now time.Time, s *state) (bool, error) {
-	claiming := h.Now() // summing may have taken a while
-	if claiming.Before(s.claimed) {
-		return false, nil
+// note writes up to when this run has seen. If something is to be told it also takes
+// the page for this run, and notes that there is an incident. It reports false if
+// another run was first.
+func (h *Handler) note(ctx context.Context, e event, now, decided time.Time, s *state) (first bool, err error) {
+	if e == none && s.seen.Equal(now.Truncate(seenUnit)) {
+		return true, nil // there is nothing new
 	}
 	next := *s
-	next.claimed = claiming.Add(claimFor)
-	if next.since.IsZero() {
-		next.since = now
+	next.seen = now.Truncate(seenUnit)
+	if e != none {
+		next.claimed = decided.Add(claimFor)
+		if next.since.IsZero() {
+			next.since = now
+		}
 	}
-	mine, err := h.writeState(ctx, &next)
-	if mine {
+	if first, err = h.writeState(ctx, &next); first {
 		*s = next
 	}
-	return mine, err
+	return first, err
 }
 
 // page sets the fuse, publishes and confirms, in this order. Without a page there is
@@ -120,7 +135,7 @@ func (h *Handler) publish(ctx context.Context, now time.Time, s state, p page, r
 		r.readFuse(h.Fuse.Current(ctx))
 		r.State, r.Since, r.Level = stateNormal, &s.since, 0
 	} else {
-		fuseErr = h.tendFuse(ctx, now, s, r)
+		fuseErr = h.tendFuse(ctx, now, p.decided, s, r)
 		r.Level = s.after(p.event, now, p.sum.Total.Cost, p.threshold.amount).level
 	}
 	// A page without a projection is better than none.
@@ -137,11 +152,12 @@ func (h *Handler) publish(ctx context.Context, now time.Time, s state, p page, r
 	return fuseErr
 }
 
-// tendFuse sets the fuse while there is an incident, or keeps it set.
-func (h *Handler) tendFuse(ctx context.Context, now time.Time, s state, r *Result) error {
+// tendFuse sets the fuse while there is an incident, or keeps it set. decided is when
+// this run knew of the incident: a later run may have released the fuse since.
+func (h *Handler) tendFuse(ctx context.Context, now, decided time.Time, s state, r *Result) error {
 	var err error
 	if to := fuse.State(h.Policy.Alarm.Fuse); to.Valid() && !s.since.IsZero() {
-		_, err = h.Fuse.SetIfFree(ctx, fuse.Setting{State: to, Until: now.Add(fuseFor), SetBy: setBy}, s.since)
+		_, err = h.Fuse.SetIfFree(ctx, fuse.Setting{State: to, Until: now.Add(fuseFor), SetBy: setBy}, s.since, decided)
 	}
 	r.readFuse(h.Fuse.Current(ctx))
 	return err
