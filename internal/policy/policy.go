@@ -216,7 +216,7 @@ type Admin struct{ AllowARNs []string }
 // is set.
 type Alarm struct {
 	Threshold   price.Pico // spent in an hour; 0: none
-	Factor      float64    // times the highest normal hour of the past; 0: not compared
+	Factor      float64    // times the highest normal hour of the past month; 0: not compared
 	Floor       price.Pico // below this, Factor raises no alarm; 1 dollar by default
 	RepeatEvery time.Duration
 	Fuse        string // none, challenge, anonymous_off or open

@@ -37,7 +37,8 @@ func TestThresholdAndWhere(t *testing.T) {
 		"first day, no fixed":               {factor4, []past{{20, 50}}, "1", "the floor, until there is a day of data", ""},
 		"nothing ever":                      {both, nil, "8", "fixed, until there is a day of data", ""},
 		"second day":                        {both, []past{{25, 50}, {3, 100}}, "4", "4 x the highest normal hour", "1"},
-		"highest of the past":               {factor4, []past{{700, 20}, {100, 300}, {50, 100}}, "12", "4 x the highest normal hour", "3"},
+		"what two days of four reached":     {factor4, []past{{700, 20}, {650, 100}, {100, 300}, {50, 90}}, "4", "4 x the highest normal hour", "1"},
+		"highest of three days":             {factor4, []past{{700, 20}, {100, 300}, {50, 100}}, "12", "4 x the highest normal hour", "3"},
 		"bounded by the fixed one":          {both, []past{{100, 300}}, "8", "the fixed bound; 4 x the highest normal hour is more", "3"},
 		"not below the floor":               {both, []past{{100, 10}}, "1", "the floor; 4 x the highest normal hour is less", "0.1"},
 		"older than 30 days":                {both, []past{{721, 900}, {60, 50}}, "2", "4 x the highest normal hour", "0.5"},
@@ -161,7 +162,7 @@ func TestBaselineOfHours(t *testing.T) {
 		t.Errorf("%+v though the first call was 20 hours ago", b)
 	}
 	hours[0].Amount = ledger.Amount{Calls: 1, Cost: 3}
-	if b := newBaseline(hours, nil, noon); b != (baseline{true, 3}) {
+	if b := newBaseline(hours, nil, noon); b != (baseline{true, 3, 1}) {
 		t.Errorf("%+v", b)
 	}
 	if b := newBaseline(hours, map[int64]bool{hourOf(hours[0].Start): true}, noon); b.known {

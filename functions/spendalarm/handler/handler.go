@@ -19,7 +19,8 @@
 //     before anybody could be told is told of when it clears.
 //   - An attack does not raise the threshold. Hours of incidents are left out of the
 //     baseline, and so is the last day as soon as there is more: spending that grows
-//     just below the threshold does not lift it within the day.
+//     just below the threshold does not lift it within the day. What an attack or a
+//     test costs unseen is no baseline either, until it is so on three days.
 //   - The fuse, if configured, is set before the page goes out, even if none can, and
 //     renewed by each run while the incident lasts. If spendalarm stops running it
 //     ends by itself after fuseFor. What an operator set is left alone.
@@ -38,6 +39,16 @@
 // but at least the floor; or both, and then the lower one counts: the fixed number is
 // an upper bound. The highest normal hour is only used when there is a day of data.
 // Until then the fixed number counts, or, without one, the floor.
+//
+// The highest normal hour is the most that an hour cost on at least 3 different days
+// (UTC). The highest hour of all would be whatever one load test or one unseen attack
+// made it, for a month. The third highest day's peak is moved by no two hours and by
+// nothing that lasts a day, and a quantile of all hours would leave out the busy hour
+// that comes once a week. Spending that grows is followed on the fourth day: three
+// days must agree, and the last 24 hours do not count. What comes more seldom than three times
+// in 30 days is not normal, and pages if it is above the threshold. Little data counts
+// as it is: the highest hour of the first three days with calls, the second highest
+// day's peak of up to seven.
 //
 // # Permissions
 //

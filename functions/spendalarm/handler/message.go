@@ -87,7 +87,7 @@ func (p page) text(r Result, endpoint string) string {
 	line("  last 60 minutes       %s in %s", dollars(p.sum.Total.Cost), calls(p.sum.Total.Calls))
 	line("  threshold             %s (%s)", dollars(p.threshold.amount), p.threshold.why)
 	if p.baseline.known {
-		line("  highest normal hour   %s (of the past 30 days)", dollars(p.baseline.highest))
+		line("  highest normal hour   %s (%s)", dollars(p.baseline.highest), p.baseline.where())
 	}
 	if p.hasProjected {
 		line("  next hour             %s, at the pace of the last %.0f minutes", dollars(p.projected), pace.Minutes())
@@ -124,6 +124,14 @@ func (p page) text(r Result, endpoint string) string {
 	line("")
 	line("What you set stays: the alarm does not override it. If this much is normal now, raise %s in tokenfuse.yaml.", p.threshold.raise)
 	return b.String()
+}
+
+// where says what the highest normal hour is the highest of.
+func (b baseline) where() string {
+	if b.days == 1 {
+		return "of the past 30 days"
+	}
+	return fmt.Sprintf("reached on %d different days of the past 30", b.days)
 }
 
 // effects say what the states of the fuse do.

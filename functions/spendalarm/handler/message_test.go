@@ -33,8 +33,9 @@ func incident(t *testing.T) (*rig, Result) {
 func beforeIncident(t *testing.T) *rig {
 	t.Helper()
 	g := newRig(t, policy.Alarm{Threshold: 8 * price.Dollar, Factor: 4, Fuse: "challenge"})
-	g.hoursAgo(100, 190)
-	g.hoursAgo(60, 120)
+	for i, cents := range []int{80, 190, 700, 120, 195, 100, 90, 110} { // of eight days
+		g.hoursAgo(60+24*i, cents)
+	}
 	for _, c := range []call{
 		{620, "net#4f1d0a9c27be", "anonymous", 50 * time.Minute},
 		{410, "net#4f1d0a9c27be", "anonymous", 2 * time.Minute},

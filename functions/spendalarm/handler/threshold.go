@@ -3,7 +3,9 @@ package handler
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
@@ -17,15 +19,23 @@ const (
 	past = 30 * day
 )
 
-// baseline is the highest normal hour; the zero value: there is no day of data.
+// baseline is the highest normal hour: the most that an hour cost on several different
+// days; the zero value: there is no day of data.
 type baseline struct {
 	known   bool
 	highest price.Pico
+	days    int // that had an hour of at least this
 }
 
-// newBaseline takes the highest of the hours that are not left out. There is a day of
-// data when the first of them with a call began a day ago. When that is two days ago,
-// the last day is left out too: what is spent today raises no threshold today.
+// enoughDays is on how many different days an hour must have cost that much to be
+// normal. With 3 of them no two hours, wherever they lie, and nothing that lasts a day
+// makes a baseline, while a busy hour that comes each week is there four times in 30
+// days.
+const enoughDays = 3
+
+// newBaseline looks at the hours that are not left out. There is a day of data when
+// the first of them with a call began a day ago. When that is two days ago, the last
+// day is left out too: what is spent today raises no threshold today.
 func newBaseline(hours []ledger.Hour, leftOut map[int64]bool, now time.Time) baseline {
 	var normal []ledger.Hour
 	for _, h := range hours {
@@ -37,14 +47,23 @@ func newBaseline(hours []ledger.Hour, leftOut map[int64]bool, now time.Time) bas
 		return baseline{}
 	}
 	dayOld := !normal[0].Start.After(now.Add(-2 * day))
-	b := baseline{known: true}
+	peaks := map[time.Time]price.Pico{} // of the days (UTC) with a call
 	for _, h := range normal {
-		if !dayOld || !h.Start.Add(time.Hour).After(now.Add(-day)) {
-			b.highest = max(b.highest, h.Cost)
+		if h.Calls > 0 && (!dayOld || !h.Start.Add(time.Hour).After(now.Add(-day))) {
+			date := h.Start.Truncate(day)
+			peaks[date] = max(peaks[date], h.Cost)
 		}
 	}
-	return b
+	days := daysOf(len(peaks))
+	descending := slices.Sorted(maps.Values(peaks))
+	slices.Reverse(descending)
+	return baseline{known: true, highest: descending[days-1], days: days}
 }
+
+// daysOf is how many of some days with calls must agree: two from the fourth day on,
+// enoughDays from the eighth. With fewer a product that began before a weekend would
+// be held against that when it is Monday.
+func daysOf(days int) int { return min(enoughDays, 1+days/4) }
 
 // threshold is above what spending is abnormal, and why.
 type threshold struct {
