@@ -82,7 +82,7 @@ func OfTier(t *policy.Tier, k Kind) []Limit {
 			add(n.Tokens, bucket.OnSettle, whole)
 		}
 	case Pass:
-		add(t.Passes.CallsLimit(), bucket.OnExpiry, func(l *Limit) { l.PassCalls = true })
+		add(t.Passes.CallsLimit(), bucket.OnExpiry, func(l *Limit) { l.PassCalls, l.Life = true, t.Passes.TTL })
 	}
 	add(t.Requests, bucket.Never, own)
 	add(t.Tokens, bucket.OnSettle, own)

@@ -17,7 +17,28 @@ func (p *Policy) check(r *reader, exact exactTokenizer) {
 	if p.Auth != nil && p.Tiers != nil && p.Tiers[User] == nil {
 		r.report("tiers."+User, "is required where there is auth: it is the tier of users without a plan")
 	}
+	p.checkQuotas(r)
 	p.checkCalls(r, exact)
+}
+
+// maxAnonymousQuotas bounds the quotas of anonymous callers. A network's item has each
+// of them for each of its clients, beside a hold for each open call: with 40 of the
+// longest names that is about 360 KB of the 400 KB that an item may have.
+const maxAnonymousQuotas = 40
+
+func (p *Policy) checkQuotas(r *reader) {
+	if p.Tiers[Anonymous] == nil {
+		return
+	}
+	quotas := 0
+	for _, name := range p.FeatureNames(Anonymous) {
+		if p.Features[name].Quota != nil {
+			quotas++
+		}
+	}
+	if quotas > maxAnonymousQuotas {
+		r.report("tiers."+Anonymous, "may use at most %d features with a quota, and may use %d: all that is counted of a network's clients is in one item of the table", maxAnonymousQuotas, quotas)
+	}
 }
 
 func (r *reader) has(path string) bool {

@@ -226,6 +226,9 @@ func TestMistakes(t *testing.T) {
 		{"too long a period", "all: {usd: \"20.00\", per: 1h}", "all: {usd: \"20.00\", per: 366d1s}", "59 pools.all.per", "to 366d"},
 		{"very many days", "all: {usd: \"20.00\", per: 1h}", "all: {usd: \"20.00\", per: 99999999999d}", "59 pools.all.per", "to 366d"},
 		{"missing period", "requests: {capacity: 20, per: 1m}", "requests: {capacity: 20}", "43 tiers.anonymous.limits.requests.per", "is required"},
+		{"a pass with more calls than can be kept from coming back", "calls: 20", "calls: 17002", "50 tiers.anonymous.passes.calls", "at most 17001 where ttl is 30m"},
+		{"a pass that lives long", "ttl: 30m, calls: 20", "ttl: 1d, calls: 366", "50 tiers.anonymous.passes.calls", "at most 365 where ttl is 1d"},
+		{"more calls in flight than an item holds", "max_in_flight: 32", "max_in_flight: 1001", "49 tiers.anonymous.network.max_in_flight", "from 1 to 1000"},
 		{"passes good for days", "ttl: 30m", "ttl: 2d", "50 tiers.anonymous.passes.ttl", "to 1d"},
 
 		// Names and references.

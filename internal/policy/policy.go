@@ -162,11 +162,18 @@ type Passes struct {
 	Calls int           // and for how many calls
 }
 
+// passMargin is for clocks that differ: some processes take a pass for that long after
+// others refuse it.
+const passMargin = time.Minute
+
 // CallsLimit is the number of calls that a pass is good for, as a limit: it
 // refills so slowly that in the pass's life not one call comes back.
 func (p *Passes) CallsLimit() *Limit {
-	return &Limit{Name: LimitPassCalls, Unit: Requests, Capacity: int64(p.Calls), Period: 2 * p.TTL * time.Duration(p.Calls)}
+	return &Limit{Name: LimitPassCalls, Unit: Requests, Capacity: int64(p.Calls), Period: (p.TTL + passMargin) * time.Duration(p.Calls)}
 }
+
+// maxCalls is the most calls of a pass whose limit keeps within maxPeriod.
+func (p *Passes) maxCalls() int64 { return int64(maxPeriod / (p.TTL + passMargin)) }
 
 // Pool is a ceiling in money that many identities share.
 type Pool struct {
@@ -306,7 +313,8 @@ func (p *Policy) WorstCase(f *Feature, t *Tier) (tokens int64, money price.Pico)
 	return t.MaxInputTokens + output, money
 }
 
-// LongestPeriod is the longest period of any limit, quota or pool.
+// LongestPeriod is the longest period of any limit, quota or pool, or the life of a
+// pass: the calls of a pass need not be remembered longer than the pass is good.
 func (p *Policy) LongestPeriod() time.Duration {
 	var longest time.Duration
 	take := func(limits ...*Limit) {
@@ -325,7 +333,8 @@ func (p *Policy) LongestPeriod() time.Duration {
 			take(t.Network.Tokens, t.Network.Requests)
 		}
 		if t.Passes != nil {
-			take(&t.Passes.Limit, t.Passes.CallsLimit())
+			take(&t.Passes.Limit)
+			longest = max(longest, t.Passes.TTL+passMargin)
 		}
 	}
 	for _, pool := range p.Pools {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
@@ -281,11 +282,21 @@ func TestQueries(t *testing.T) {
 		{`spend: {usd: "2.00", per: 24h}`, `spend: {usd: "2.00", per: 90d}`},
 		{"requests: {capacity: 200, per: 1m}", "requests: {capacity: 200, per: 90d}"},
 		{"passes: {capacity: 30, per: 1h,", "passes: {capacity: 30, per: 90d,"},
+		{"passes: {capacity: 30, per: 1h, ttl: 30m, calls: 20}", "passes: {capacity: 30, per: 90d, ttl: 1d, calls: 365}"},
 		{`all: {usd: "20.00", per: 1h}`, `all: {usd: "20.00", per: 90d}`},
 	} {
 		if got := parse(t, strings.Replace(good, change[0], change[1], 1)).LongestPeriod(); got != 90*day {
 			t.Errorf("longest period with %s: %s", change[1], got)
 		}
+	}
+}
+
+// The longest timeout that a file may have is one whose calls the ledger waits for.
+func TestLongestCall(t *testing.T) {
+	t.Parallel()
+	p := parse(t, strings.Replace(good, "timeout: 30s", "timeout: 15m", 1))
+	if got := p.LongestCall(); got < 15*time.Minute || got > ledger.LongestCall {
+		t.Errorf("the longest call lasts %s, the ledger waits for %s", got, ledger.LongestCall)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
 // Values of what may be left out, where zero would not do.
@@ -171,7 +172,7 @@ func (p *Policy) readTier(name string, v value) *Tier {
 		MaxInputTokens:  o.need("max_input_tokens").integer(1, maxTokens),
 		MaxMessages:     cmp.Or(o.get("max_messages").integer(1, 10_000), defaultMessages),
 		MaxOutputTokens: o.need("max_output_tokens").integer(1, maxTokens),
-		MaxInFlight:     int(o.get("max_in_flight").integer(1, 10_000)),
+		MaxInFlight:     int(o.get("max_in_flight").integer(1, bucket.MaxInFlight)),
 		ChallengeAt:     o.get("challenge_at").number(0, 1000),
 	}
 	if anonymous {
@@ -249,7 +250,7 @@ func readNetwork(v value) *Network {
 	n := &Network{
 		Tokens:      readLimit(o.get("tokens"), LimitNetworkTokens, Tokens),
 		Requests:    readLimit(o.get("requests"), LimitNetworkRequests, Requests),
-		MaxInFlight: int(cmp.Or(o.get("max_in_flight").integer(1, 100_000), defaultNetworkCalls)),
+		MaxInFlight: int(cmp.Or(o.get("max_in_flight").integer(1, bucket.MaxInFlight), defaultNetworkCalls)),
 	}
 	if o.ok && n.Tokens == nil && n.Requests == nil {
 		o.report("must have at least one of tokens and requests")
@@ -263,7 +264,8 @@ func readPasses(v value) *Passes {
 	}
 	o := v.object()
 	defer o.end()
-	return &Passes{
+	calls := o.need("calls")
+	p := &Passes{
 		Limit: Limit{
 			Name:     LimitPasses,
 			Unit:     Requests,
@@ -272,8 +274,12 @@ func readPasses(v value) *Passes {
 		},
 		// A pass is bound to a network, whose key changes once a day.
 		TTL:   o.need("ttl").period(day),
-		Calls: int(o.need("calls").integer(1, 1_000_000)),
+		Calls: int(calls.integer(1, maxCapacity)),
 	}
+	if most := p.maxCalls(); p.TTL > 0 && int64(p.Calls) > most {
+		calls.report("must be at most %d where ttl is %s: no call may come back in the life of a pass, so all of them together take longer than calls x ttl to come back, which is at most %s", most, formatDuration(p.TTL), formatDuration(maxPeriod))
+	}
+	return p
 }
 
 // clientsChoke are names on which client libraries leave chat completions, or

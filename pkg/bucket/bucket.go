@@ -37,11 +37,22 @@ const (
 type Limit struct {
 	Name     string        // [a-z0-9_-], 1 to 32 characters
 	Capacity int64         // in the limit's own unit, at least 1
-	Period   time.Duration // whole seconds, 1 s to Options.LongestPeriod
+	Period   time.Duration // whole seconds, 1 s to Options.LongestPeriod, unless Life says otherwise
 	Return   Return
+	// Life, if above 0, is how long after a reserve the limit matters at all, because
+	// what it counts ends by then. It, and not Period, is at most Options.LongestPeriod.
+	Life time.Duration
 }
 
 func (l Limit) period() int64 { return l.Period.Microseconds() }
+
+// kept is how long after a reserve the limit's state must be there.
+func (l Limit) kept() time.Duration {
+	if l.Life > 0 {
+		return l.Life
+	}
+	return l.Period
+}
 
 // Charge is a worst-case cost on a limit, at least 1, in the limit's unit.
 type Charge struct {
@@ -63,7 +74,7 @@ type Request struct {
 	// Client is the part of the identity that calls, if it has parts.
 	Client Client
 	// MaxInFlight is the most calls that the identity may have open, this one
-	// included; at least 1.
+	// included; 1 to MaxInFlight.
 	MaxInFlight int
 	// Deadline is when the call ends at the latest, settling included. The hold
 	// expires HoldGrace later.
@@ -71,6 +82,11 @@ type Request struct {
 	// Note comes back with an abandoned hold; at most MaxNote bytes.
 	Note []byte
 }
+
+// MaxInFlight bounds the calls that an identity may have open at a time. An item has
+// at most 400 KB, and a hold about 100 bytes: so many leave three quarters of it to the
+// limits.
+const MaxInFlight = 1000
 
 // Decision is what became of a Request.
 type Decision struct {
@@ -134,8 +150,8 @@ type Options struct {
 	// Table is the DynamoDB table: partition key "pk" (string), no sort key, TTL
 	// attribute "expires".
 	Table string
-	// LongestPeriod is the longest period of any limit that is kept in the table;
-	// items live at least that long after their last reserve.
+	// LongestPeriod is the longest period, or Life, of any limit that is kept in the
+	// table; items live at least that long after their last reserve.
 	LongestPeriod time.Duration
 	// OnAbandoned is told of an expired hold before the hold is removed. If it
 	// fails the hold stays, to be swept later. It may be told twice of the same

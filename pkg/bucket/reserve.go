@@ -120,8 +120,8 @@ func (b *Buckets) newReservation(req Request, now int64) (*Reservation, error) {
 		return nil, errors.New("bucket: Request.Key must be 1 to 1024 bytes")
 	case len(req.Charges) == 0:
 		return nil, errors.New("bucket: Request.Charges is empty")
-	case req.MaxInFlight < 1:
-		return nil, errors.New("bucket: Request.MaxInFlight is below 1")
+	case req.MaxInFlight < 1 || req.MaxInFlight > MaxInFlight:
+		return nil, fmt.Errorf("bucket: Request.MaxInFlight is not between 1 and %d", MaxInFlight)
 	case len(req.Note) > MaxNote:
 		return nil, fmt.Errorf("bucket: Request.Note is longer than %d bytes", MaxNote)
 	case req.Deadline.UnixMicro() <= now:
@@ -142,8 +142,8 @@ func (b *Buckets) newReservation(req Request, now int64) (*Reservation, error) {
 		if err := c.Limit.Validate(); err != nil {
 			return nil, err
 		}
-		if c.Limit.Period > b.opts.LongestPeriod {
-			return nil, fmt.Errorf("bucket: limit %s: period %s is above Options.LongestPeriod", c.Limit.Name, c.Limit.Period)
+		if kept := c.Limit.kept(); kept > b.opts.LongestPeriod {
+			return nil, fmt.Errorf("bucket: limit %s: period %s is above Options.LongestPeriod", c.Limit.Name, kept)
 		}
 		p := c.Limit.period()
 		inc, err := increment(c.Cost, c.Limit.Capacity, p)

@@ -163,7 +163,7 @@ func (h *Handler) charge(r *http.Request, key string, l bucket.Limit, unit polic
 
 const (
 	// maxNetworkCalls bounds the calls of a network where the policy does not.
-	maxNetworkCalls = 1000
+	maxNetworkCalls = bucket.MaxInFlight
 	// chargeTime is how long a charge may stay open.
 	chargeTime = 15 * time.Second
 )
