@@ -7,8 +7,14 @@
 // signs tell addresses apart, since only the mail provider knows what they mean
 // there. A user is forgotten Keep after having last been seen.
 //
+// An address that moves from one user to another finds the new one: who was last seen
+// with it before the other was first seen with it has it no longer. Two users who both
+// have been seen with it since are both told, never decided between.
+//
 // Trusted: the caller of Learn, that the issuer verified the address, and the
-// secret. An address that two users have is told as such, never decided.
+// secret. With an issuer that verifies badly, or lets a verified address be changed
+// unverified, somebody may be found in the place of the address's owner, but only
+// until the owner calls once more, if only to be denied; from then on both are told.
 package emails
 
 import (
@@ -21,6 +27,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -35,17 +42,26 @@ const (
 
 	// refresh is how old a record may become before it is written anew.
 	refresh = 7 * 24 * time.Hour
-	// remembered is how many users a process knows to be recorded.
-	remembered = 10_000
+	// again is how long after a write that failed, or is still under way, the next is
+	// sent for the same user.
+	again = time.Minute
+	// remembered is how many addresses a process knows the users of, and perAddress how
+	// many users of each.
+	remembered, perAddress = 10_000, 20
 	// timeout bounds a call to the store.
 	timeout = 2 * time.Second
 
 	minSecretBytes = 16
 )
 
-// An address's item has an attribute for each of its users: when the user was last
-// seen with it, in Unix seconds.
-const subPrefix = "s_"
+// An address's item has two attributes for each of its users: when they were last seen
+// with it, and when for the first time, in Unix seconds. attrLast is the user who was
+// recorded last.
+const (
+	subPrefix   = "s_"
+	firstPrefix = "f_"
+	attrLast    = "last"
+)
 
 // ErrAddress: that is no e-mail address.
 var ErrAddress = errors.New("not an e-mail address")
@@ -58,11 +74,19 @@ type DynamoDB interface {
 
 // Index is the users by address in one table. It is safe for concurrent use.
 type Index struct {
-	db       DynamoDB
-	table    string
-	secret   []byte
-	now      func() time.Time
-	recorded *ttlcache.Cache[string, time.Time] // when this process last saw to a user's record
+	db     DynamoDB
+	table  string
+	secret []byte
+	now    func() time.Time
+
+	mu    sync.Mutex
+	users *ttlcache.Cache[partition, map[string]*record] // of an address, by sub, as this process recorded them
+}
+
+// record is what a process knows of its recording of a user.
+type record struct {
+	due  time.Time // when to write next
+	done bool      // it was written once
 }
 
 // New makes an Index on a table of the shape of Limits. The secret has at least 16
@@ -71,48 +95,103 @@ func New(db DynamoDB, table string, secret []byte, now func() time.Time) (*Index
 	if len(secret) < minSecretBytes {
 		return nil, fmt.Errorf("emails: the secret must have at least %d bytes", minSecretBytes)
 	}
-	return &Index{db, table, slices.Clone(secret), now,
-		ttlcache.New(ttlcache.WithCapacity[string, time.Time](remembered))}, nil
+	return &Index{db: db, table: table, secret: slices.Clone(secret), now: now,
+		users: ttlcache.New(ttlcache.WithCapacity[partition, map[string]*record](remembered))}, nil
 }
 
 // Learn records that a user has an address, which the issuer must have verified.
-// It costs one write a week at most for each user and process, else nothing. What
-// is no address is ignored: it is the issuer's business, and support will not type
-// it. An error says that the store could not be asked; the next Learn tries again.
+// It costs one write a week at most for each user and process, and one more when
+// another user turns up with the same address; else nothing. What is no address is
+// ignored: it is the issuer's business, and support will not type it. An error says
+// that the store could not be asked; a Learn a minute later tries again.
 func (x *Index) Learn(ctx context.Context, email, sub string) error {
 	key, err := x.key(email)
 	if err != nil || sub == "" {
 		return nil
 	}
 	now := x.now()
-	memory := string(key) + " " + sub
-	if e := x.recorded.Get(memory); e != nil && now.Sub(e.Value()) < refresh {
+	if !x.begin(key, sub, now) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	_, err = x.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:           &x.table,
-		Key:                 key.item(),
-		UpdateExpression:    aws.String("SET #sub = :now, expires = :expires"),
-		ConditionExpression: aws.String("attribute_not_exists(#sub) OR #sub < :old"),
+		TableName: &x.table,
+		Key:       key.item(),
+		// A record of the version before has no first time; what it has was not before.
+		UpdateExpression: aws.String("SET #first = if_not_exists(#first, if_not_exists(#sub, :now)), #sub = :now, #last = :sub, expires = :expires"),
+		// Who was not recorded last is recorded even if that is not a week ago: it must
+		// be known whether they were seen since another turned up.
+		ConditionExpression: aws.String("attribute_not_exists(#sub) OR #sub < :old OR attribute_not_exists(#last) OR #last <> :sub"),
 		ExpressionAttributeNames: map[string]string{
-			"#sub": subPrefix + sub,
+			"#sub": subPrefix + sub, "#first": firstPrefix + sub, "#last": attrLast,
 		},
 		ExpressionAttributeValues: map[string]types.AttributeValue{
 			":now": seconds(now), ":old": seconds(now.Add(-refresh)), ":expires": seconds(now.Add(Keep)),
+			":sub": &types.AttributeValueMemberS{Value: sub},
 		},
 	})
 	var fresh *types.ConditionalCheckFailedException // another process has seen to it
 	if err != nil && !errors.As(err, &fresh) {
 		return fmt.Errorf("recording the user of an e-mail address: %w", err)
 	}
-	x.recorded.Set(memory, now, ttlcache.NoTTL)
+	x.recorded(key, sub, now)
 	return nil
 }
 
-// Find gives the users that were seen with an address, sorted; none if nobody was.
-// The error is ErrAddress, or that the store could not be asked.
+// begin reports whether a user is to be recorded now, and if so keeps others from
+// doing the same for a while.
+func (x *Index) begin(key partition, sub string, now time.Time) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	users := x.usersOf(key)
+	r := users[sub]
+	if r == nil {
+		if len(users) >= perAddress {
+			clear(users)
+		}
+		r = &record{}
+		users[sub] = r
+	}
+	if now.Before(r.due) {
+		return false
+	}
+	r.due = now.Add(again)
+	return true
+}
+
+// recorded notes that a user is recorded. With the first time of one user those of the
+// others become due: whether they still have the address must show.
+func (x *Index) recorded(key partition, sub string, now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	users := x.usersOf(key)
+	r := users[sub]
+	if r == nil {
+		r = &record{}
+		users[sub] = r
+	}
+	if !r.done {
+		for _, other := range users {
+			other.due = time.Time{}
+		}
+	}
+	r.done, r.due = true, now.Add(refresh)
+}
+
+// usersOf are the users of an address that this process recorded.
+func (x *Index) usersOf(key partition) map[string]*record {
+	if known := x.users.Get(key); known != nil {
+		return known.Value()
+	}
+	users := map[string]*record{}
+	x.users.Set(key, users, ttlcache.NoTTL)
+	return users
+}
+
+// Find gives the users who have an address, as far as they were seen with it, sorted;
+// none if nobody was. Who was last seen with it before another was first seen with it
+// is not among them. The error is ErrAddress, or that the store could not be asked.
 func (x *Index) Find(ctx context.Context, email string) (subs []string, err error) {
 	key, err := x.key(email)
 	if err != nil {
@@ -125,16 +204,21 @@ func (x *Index) Find(ctx context.Context, email string) (subs []string, err erro
 		return nil, fmt.Errorf("finding the user of an e-mail address: %w", err)
 	}
 	oldest := x.now().Add(-Keep).Unix()
-	for attr, value := range out.Item {
+	seen := map[string]int64{}
+	var taken int64 // when the newest of its users was first seen with it
+	for attr := range out.Item {
 		sub, ok := strings.CutPrefix(attr, subPrefix)
 		if !ok {
 			continue
 		}
-		n, ok := value.(*types.AttributeValueMemberN)
-		if !ok {
-			continue
+		if last, ok := secondsOf(out.Item, attr); ok && last > oldest {
+			seen[sub] = last
+			first, _ := secondsOf(out.Item, firstPrefix+sub)
+			taken = max(taken, first)
 		}
-		if seen, err := strconv.ParseInt(n.Value, 10, 64); err == nil && seen > oldest {
+	}
+	for sub, last := range seen {
+		if last >= taken {
 			subs = append(subs, sub)
 		}
 	}
@@ -166,4 +250,14 @@ func (x *Index) key(email string) (partition, error) {
 
 func seconds(t time.Time) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(t.Unix(), 10)}
+}
+
+// secondsOf reads an attribute that seconds wrote.
+func secondsOf(item map[string]types.AttributeValue, attr string) (int64, bool) {
+	n, ok := item[attr].(*types.AttributeValueMemberN)
+	if !ok {
+		return 0, false
+	}
+	s, err := strconv.ParseInt(n.Value, 10, 64)
+	return s, err == nil
 }

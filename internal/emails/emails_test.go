@@ -132,7 +132,16 @@ func TestStoreFails(t *testing.T) {
 	if _, err := x.Find(ctx, "a@example.com"); err == nil || errors.Is(err, ErrAddress) {
 		t.Errorf("found without a store: %v", err)
 	}
+	// However many calls are denied meanwhile, a store that is down is asked once a minute.
+	w.calls.Store(0)
+	for range 100 {
+		w.learn(x, "a@example.com", "123")
+	}
+	if w.calls.Load() != 0 {
+		t.Errorf("%d calls", w.calls.Load())
+	}
 	w.fault = faults.None
+	w.now = w.now.Add(time.Minute)
 	w.learn(x, "a@example.com", "123") // a failure is not remembered as done
 	w.wantUsers(x, "a@example.com", "123")
 }
