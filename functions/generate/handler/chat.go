@@ -95,6 +95,7 @@ func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry,
 				limitHeaders(w.Header(), c.offer, a.Decision, apiErr.limit)
 			}
 		}
+		h.learnDenied(ctx, c.identity, apiErr)
 		return apiErr
 	}
 	e.admitted, e.reserved = true, c.worst

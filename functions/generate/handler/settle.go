@@ -109,11 +109,7 @@ func (h *Handler) settle(ctx context.Context, a admission, c *call, m *policy.Mo
 		logger(ctx).Error("settle failed: the hold expires by itself", "reservation", r.ID(), "error", err)
 	}
 	a.purse.settle(ctx, b.cost)
-	if h.Emails != nil && c.identity.email != "" {
-		if err := h.Emails.Learn(ctx, c.identity.email, c.identity.id); err != nil {
-			logger(ctx).Warn("support cannot find this user by e-mail yet", "error", err)
-		}
-	}
+	h.learn(ctx, c.identity)
 	return b
 }
 
