@@ -83,7 +83,7 @@ func (w *world) live() {
 		w.admin("POST", "/admin/limits/clear", nil, string(body))
 	}
 
-	w.advance(10 * time.Minute)
+	w.advance(20 * time.Minute)
 	w.chat(w.generate, anybody, "docqa", "Hello", http.StatusForbidden)
 	w.chat(w.generate, dan, "docqa", "Hello", http.StatusOK) // sweeps the dead call, whose minute is closed
 	w.run()                                                  // renews the fuse, rolls minutes up
