@@ -24,8 +24,8 @@ func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
 // What functions are allowed that no call of theirs shows here: what Lambda does in
 // their name, SNS's key, and the reading of secrets.
 var elsewhere = map[string][]string{
-	"Generate":   {"logs:CreateLogStream", "logs:PutLogEvents", "ssm:GetParameter", "secretsmanager:GetSecretValue"},
-	"ClearLimit": {"logs:CreateLogStream", "logs:PutLogEvents", "ssm:GetParameter", "secretsmanager:GetSecretValue"},
+	"Generate":   {"logs:CreateLogStream", "logs:PutLogEvents", "ssm:GetParameters", "secretsmanager:GetSecretValue"},
+	"ClearLimit": {"logs:CreateLogStream", "logs:PutLogEvents", "ssm:GetParameters", "secretsmanager:GetSecretValue"},
 	"SpendAlarm": {"logs:CreateLogStream", "logs:PutLogEvents", "kms:Decrypt", "kms:GenerateDataKey", "sqs:SendMessage"},
 }
 

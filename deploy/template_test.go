@@ -56,7 +56,7 @@ var checks = map[string]struct {
 	"logs":              {nil, logs},
 	"permissions":       {[]string{"SecretsKeyArn", "arn:aws:kms:eu-central-1:123456789012:key/k"}, permissions},
 	"no options":        {nil, noOptions},
-	"options":           {[]string{"BedrockModelArns", "arn:aws:bedrock:a,arn:aws:bedrock:b", "WebAclArn", "arn:acl", "GenerateConcurrency", "50"}, options},
+	"options":           {[]string{"BedrockModelArns", "arn:aws:bedrock:a,arn:aws:bedrock:b", "WebAclArn", "arn:acl", "GenerateConcurrency", "50", "OperatorConcurrency", "5"}, options},
 	"cloudfront":        {[]string{"CloudFront", "true", "OriginSecret", "b", "CloudFrontWebAclArn", "arn:acl"}, cloudFront},
 	"dashboard":         {nil, dashboard},
 	"parameters":        {nil, parameters},
@@ -275,7 +275,9 @@ func functions(s *stack, p *problems) {
 	}
 	p.equal("memory", fmt.Sprint(s.get("Generate", "MemorySize"), s.get("ClearLimit", "MemorySize"), s.get("SpendAlarm", "MemorySize")), "512 512 512")
 	p.equal("timeouts", fmt.Sprint(s.get("Generate", "Timeout"), s.get("ClearLimit", "Timeout"), s.get("SpendAlarm", "Timeout")), "120 29 120")
-	p.equal("concurrency", s.get("Generate", "ReservedConcurrentExecutions"), nil)
+	for _, name := range s.ofType("AWS::Lambda::Function") {
+		p.equal("concurrency of "+name, s.get(name, "ReservedConcurrentExecutions"), nil)
+	}
 }
 
 // canary: a new version gets some callers first, and is taken back if it fails.
@@ -301,13 +303,67 @@ func canary(s *stack, p *problems) {
 			p.add("another %s makes no version of generate: %s", name, description)
 		}
 	})
-	// The alarm is of the version that the alias moves to, and of no other.
-	dimensions := fmt.Sprint(s.get("NewVersionErrors", "Dimensions"))
-	for _, want := range []string{
-		"map[Name:FunctionName Value:<Generate>]", "map[Name:Resource Value:<Generate>:live]", "map[Name:ExecutedVersion Value:" + version + "]"} {
-		if !strings.Contains(dimensions, want) {
-			p.add("NewVersionErrors is of %s, without %s", dimensions, want)
+	// The alarm is of the version that the alias moves to, and of no other: the share of its
+	// calls that fail.
+	metrics := map[any]object{}
+	for _, m := range list(s.get("NewVersionErrors", "Metrics")) {
+		metrics[at(m, "Id")] = m.(object)
+	}
+	p.equal("metrics of NewVersionErrors", len(metrics), 3)
+	p.equal("share", at(metrics["share"], "Expression"), "100 * errors / calls")
+	for id, name := range map[string]string{"errors": "Errors", "calls": "Invocations"} {
+		stat := at(metrics[id], "MetricStat")
+		p.equal(id, fmt.Sprint(at(metrics[id], "ReturnData"), at(stat, "Metric", "Namespace"), at(stat, "Metric", "MetricName"), at(stat, "Stat"), at(stat, "Period")),
+			"falseAWS/Lambda"+name+"Sum60")
+		p.equal("dimensions of "+id, at(stat, "Metric", "Dimensions"),
+			"[map[Name:FunctionName Value:<Generate>] map[Name:Resource Value:<Generate>:live] map[Name:ExecutedVersion Value:"+version+"]]")
+	}
+	takesBack(s, p)
+}
+
+// minute is what a version did in a minute.
+type minute struct{ errors, calls float64 }
+
+// takesBack: a broken version is taken back within the five minutes of the canary, a good
+// one through a burst of starts is not.
+func takesBack(s *stack, p *problems) {
+	threshold, _ := s.get("NewVersionErrors", "Threshold").(float64)
+	window, _ := s.get("NewVersionErrors", "EvaluationPeriods").(float64)
+	needed, _ := s.get("NewVersionErrors", "DatapointsToAlarm").(float64)
+	// An alarm of the share is raised when so many of the last minutes are above the
+	// threshold; a minute without calls has no share, and breaches nothing.
+	raised := func(minutes []minute) bool {
+		for end := range minutes {
+			bad := 0.0
+			for _, m := range minutes[max(0, end+1-int(window)) : end+1] {
+				if m.calls > 0 && 100*m.errors/m.calls >= threshold {
+					bad++
+				}
+			}
+			if bad >= needed {
+				return true
+			}
 		}
+		return false
+	}
+	const none = 0
+	for name, test := range map[string]struct {
+		minutes []minute
+		want    bool
+	}{
+		"it never starts":          {[]minute{{40, 40}, {38, 38}, {41, 41}}, true},
+		"it never starts, seldom":  {[]minute{{1, 1}, {none, none}, {none, none}, {1, 1}}, true},
+		"a third of its calls die": {[]minute{{33, 100}, {35, 100}, {31, 100}}, true},
+		"all is well":              {[]minute{{none, 100}, {none, 100}, {none, 100}, {none, 100}, {none, 100}}, false},
+		"one call died":            {[]minute{{none, 2}, {1, 1}, {none, 3}, {none, 2}, {none, 1}}, false},
+		"one in a hundred dies":    {[]minute{{1, 100}, {1, 100}, {1, 100}, {1, 100}, {1, 100}}, false},
+		// A flood starts 1,000 containers, 100 of the new version, at 40 a second: for 25 s,
+		// which may lie in two minutes, those that wait for more than 9 s fail. Then all serve.
+		"a burst of starts":                {[]minute{{none, 100}, {64, 500}, {none, 1500}, {none, 1500}, {none, 100}}, false},
+		"a burst between two minutes":      {[]minute{{none, 100}, {30, 60}, {34, 1100}, {none, 1500}, {none, 100}}, false},
+		"a burst as the deployment begins": {[]minute{{64, 80}, {none, 1500}, {none, 1500}, {none, 1500}, {none, 100}}, false},
+	} {
+		p.equal("taking a version back: "+name, raised(test.minutes), test.want)
 	}
 }
 
@@ -341,7 +397,7 @@ func alarms(s *stack, p *problems) {
 		"SpendAlarmStopped":  "fuse TrailingHourDollars SampleCount 300 x 3 LessThanThreshold 1 breaching",
 		"SpendAlarmErrors":   "AWS/Lambda Errors Sum 300 x 2 GreaterThanOrEqualToThreshold 1 notBreaching",
 		"GenerateErrors":     "AWS/Lambda Errors Sum 300 x 1 GreaterThanOrEqualToThreshold 5 notBreaching",
-		"NewVersionErrors":   "AWS/Lambda Errors Sum 60 x 1 GreaterThanOrEqualToThreshold 1 notBreaching",
+		"NewVersionErrors":   "<nil> <nil> <nil> <nil> x 5 GreaterThanOrEqualToThreshold 25 notBreaching",
 		"ClearLimitErrors":   "AWS/Lambda Errors Sum 300 x 1 GreaterThanOrEqualToThreshold 1 notBreaching",
 		"DeadLettersWaiting": "AWS/SQS ApproximateNumberOfMessagesVisible Maximum 300 x 1 GreaterThanOrEqualToThreshold 1 notBreaching",
 		"StoreUnavailable":   "fuse Denied Sum 60 x 3 GreaterThanOrEqualToThreshold 5 notBreaching",
@@ -424,12 +480,17 @@ func permissions(s *stack, p *problems) {
 			}
 		}
 	}
-	secrets := fmt.Sprint(s.get("ReadSecrets", "PolicyDocument", "Statement"))
-	p.equal("secrets", secrets, "[map[Action:ssm:GetParameter Effect:Allow Resource:arn:aws:ssm:eu-central-1:123456789012:parameter/tokenfuse/*]"+
-		" map[Action:secretsmanager:GetSecretValue Effect:Allow Resource:arn:aws:secretsmanager:eu-central-1:123456789012:secret:tokenfuse/*]"+
-		" map[Action:kms:Decrypt Condition:map[StringEquals:map[kms:ViaService:[ssm.eu-central-1.amazonaws.com secretsmanager.eu-central-1.amazonaws.com]]]"+
-		" Effect:Allow Resource:arn:aws:kms:eu-central-1:123456789012:key/k]]")
-	p.equal("managed policies of spendalarm", s.get("SpendAlarmRole", "ManagedPolicyArns"), nil)
+	// generate reads all secrets below the prefix, clearlimit the one of the hashes, and
+	// spendalarm none.
+	for policy, names := range map[string][2]string{"ReadSecrets": {"*", "*"}, "ReadFingerprintSecret": {"fingerprint-secret", "fingerprint-secret-??????"}} {
+		p.equal(policy, s.get(policy, "PolicyDocument", "Statement"), "[map[Action:ssm:GetParameters Effect:Allow Resource:arn:aws:ssm:eu-central-1:123456789012:parameter/tokenfuse/"+names[0]+"]"+
+			" map[Action:secretsmanager:GetSecretValue Effect:Allow Resource:arn:aws:secretsmanager:eu-central-1:123456789012:secret:tokenfuse/"+names[1]+"]"+
+			" map[Action:kms:Decrypt Condition:map[StringEquals:map[kms:ViaService:[ssm.eu-central-1.amazonaws.com secretsmanager.eu-central-1.amazonaws.com]]]"+
+			" Effect:Allow Resource:arn:aws:kms:eu-central-1:123456789012:key/k]]")
+	}
+	for role, managed := range map[string]any{"GenerateRole": "[<ReadSecrets>]", "ClearLimitRole": "[<ReadFingerprintSecret>]", "SpendAlarmRole": nil} {
+		p.equal("managed policies of "+role, s.get(role, "ManagedPolicyArns"), managed)
+	}
 }
 
 // noOptions: what is not asked for is not there.
@@ -457,7 +518,9 @@ func options(s *stack, p *problems) {
 	p.equal("bedrock", bedrock, "[{bedrock:InvokeModel arn:aws:bedrock:a } {bedrock:InvokeModel arn:aws:bedrock:b }"+
 		" {bedrock:InvokeModelWithResponseStream arn:aws:bedrock:a } {bedrock:InvokeModelWithResponseStream arn:aws:bedrock:b }]")
 	p.equal("WAF", s.resources["WebAclAssociation"]["Properties"], "map[ResourceArn:arn:aws:apigateway:eu-central-1::/restapis/<Api>/stages/<ApiStage> WebACLArn:arn:acl]")
-	p.equal("concurrency", s.get("Generate", "ReservedConcurrentExecutions"), 50)
+	for name, want := range map[string]int{"Generate": 50, "ClearLimit": 5, "SpendAlarm": 5} {
+		p.equal("concurrency of "+name, s.get(name, "ReservedConcurrentExecutions"), want)
+	}
 }
 
 // cloudFront: the distribution proves itself, passes on all that the code looks at,
@@ -618,6 +681,7 @@ func configuration(s *stack, p *problems) {
 		p.add("SpendThresholdUsd is %g, not between alarm.threshold_usd and the pool all", threshold)
 	}
 	prefix := "/" + s.parameters["SecretPrefix"].(string) + "/"
+	p.equal("clearlimit may read", prefix+s.parameters["FingerprintSecret"].(string), cfg.Fingerprint.Secret.SSM)
 	for _, secret := range cfg.Secrets() {
 		if !strings.HasPrefix(secret.SSM, prefix) && !strings.HasPrefix("/"+secret.Secret, prefix) {
 			p.add("the functions may not read %s%s", secret.SSM, secret.Secret)
@@ -679,6 +743,15 @@ func TestMutations(t *testing.T) {
 		{"permissions", `                Condition: {StringEquals: {"cloudwatch:namespace": !Ref AWS::StackName}}`, ""},
 		{"permissions", `                Condition: {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["used#*"]}}`, ""},
 		{"permissions", "parameter/${SecretPrefix}/*", "parameter/*"},
+		{"permissions", "ManagedPolicyArns: [!Ref ReadFingerprintSecret]", "ManagedPolicyArns: [!Ref ReadSecrets]"},
+		{"permissions", "parameter/${SecretPrefix}/${FingerprintSecret}", "parameter/${SecretPrefix}/*"},
+		{"permissions", "${FingerprintSecret}-??????", "${FingerprintSecret}*"},
+		{"configuration", "    Default: fingerprint-secret\n", "    Default: hashes\n"},
+		{"functions", "!If [HasOperatorConcurrency, !Ref OperatorConcurrency, !Ref AWS::NoValue]", "!Ref OperatorConcurrency"},
+		{"options", "      ReservedConcurrentExecutions: !If [HasOperatorConcurrency, !Ref OperatorConcurrency, !Ref AWS::NoValue]\n", ""},
+		{"canary", "      EvaluationPeriods: 5\n      DatapointsToAlarm: 2\n", "      EvaluationPeriods: 1\n      DatapointsToAlarm: 1\n"},
+		{"canary", "      DatapointsToAlarm: 2\n      Threshold: 25\n", "      DatapointsToAlarm: 5\n      Threshold: 25\n"},
+		{"canary", "      Threshold: 25\n", "      Threshold: 1\n"},
 		{"no options", "    Condition: HasWebAcl\n", ""},
 		{"no options", "  HasBedrock: !Not [!Equals [!Join [\"\", !Ref BedrockModelArns], \"\"]]", "  HasBedrock: !Equals [\"\", \"\"]"},
 		{"options", "Resource: !Ref BedrockModelArns", "Resource: arn:aws:bedrock:*::foundation-model/*"},

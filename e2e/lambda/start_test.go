@@ -1,12 +1,17 @@
 package lambda
 
 import (
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/tokenfuse/tokenfuse/local/runtimeapi"
 )
 
 // A function that cannot start ends at once with exit code 1 and one line in its log,
@@ -40,12 +45,12 @@ func TestCannotStart(t *testing.T) {
 		"no topic":                   {functions: []string{"spendalarm"}, unset: []string{"TOPIC_ARN"}, says: []string{"TOPIC_ARN is not set"}},
 		"all that is missing":        {functions: []string{"spendalarm"}, unset: []string{"LIMITS_TABLE", "SPEND_TABLE", "TOPIC_ARN"}, remove: true, says: []string{"LIMITS_TABLE", "SPEND_TABLE", "TOPIC_ARN", "tokenfuse.yaml"}},
 		"no key of the model":        {functions: []string{"generate"}, unset: []string{"MODEL_KEY"}, says: []string{"provider main", "MODEL_KEY is not set"}},
-		"no secret of fingerprints":  {functions: []string{"generate", "clearlimit"}, unset: []string{"FINGERPRINT_SECRET"}, says: []string{"fingerprint", "FINGERPRINT_SECRET is not set"}},
+		"no secret of fingerprints":  {functions: []string{"generate"}, unset: []string{"FINGERPRINT_SECRET"}, says: []string{"fingerprint", "FINGERPRINT_SECRET is not set"}},
 		"a secret that is too short": {functions: []string{"generate"}, env: []string{"FINGERPRINT_SECRET=" + fingerprintSecret[:8]}, says: []string{"secret must have at least"}},
-		"no such SSM parameter":      {functions: []string{"generate", "clearlimit"}, edit: keptIn("{ssm: /app/absent}"), says: []string{"fingerprint", "/app/absent", "ParameterNotFound"}},
-		"no SSM at all": {functions: []string{"generate", "clearlimit"}, edit: keptIn("{ssm: /app/fingerprint}"), env: []string{"AWS_ENDPOINT_URL_SSM=http://127.0.0.1:1"},
+		"no such SSM parameter":      {functions: []string{"generate"}, edit: keptIn("{ssm: /app/absent}"), says: []string{"fingerprint", "/app/absent", "ParameterNotFound"}},
+		"no SSM at all": {functions: []string{"generate"}, edit: keptIn("{ssm: /app/fingerprint}"), env: []string{"AWS_ENDPOINT_URL_SSM=http://127.0.0.1:1"},
 			says: []string{"fingerprint", "/app/fingerprint", "connection refused"}},
-		"no such managed secret": {functions: []string{"generate", "clearlimit"}, edit: keptIn("{secret: app/absent}"), says: []string{"fingerprint", "app/absent", "ResourceNotFoundException"}},
+		"no such managed secret": {functions: []string{"generate"}, edit: keptIn("{secret: app/absent}"), says: []string{"fingerprint", "app/absent", "ResourceNotFoundException"}},
 	} {
 		for _, function := range test.functions {
 			t.Run(name+"/"+function, func(t *testing.T) {
@@ -102,25 +107,32 @@ type secretStore map[string]string
 
 func (s secretStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var in struct {
-		Name, SecretId string
+		Names          []string
+		SecretId       string
 		WithDecryption bool
 	}
 	decodeBody(r, &in)
 	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
-	value, ok := s[in.Name+in.SecretId]
 	switch target := r.Header.Get("X-Amz-Target"); {
-	case target == "AmazonSSM.GetParameter" && ok && in.WithDecryption:
-		writeJSON(w, http.StatusOK, map[string]any{"Parameter": map[string]string{"Value": value}})
-	case target == "AmazonSSM.GetParameter":
-		writeJSON(w, http.StatusBadRequest, map[string]string{"__type": "ParameterNotFound"})
-	case target == "secretsmanager.GetSecretValue" && ok:
-		writeJSON(w, http.StatusOK, map[string]string{"SecretString": value})
+	case target == "AmazonSSM.GetParameters" && in.WithDecryption:
+		found, invalid := []map[string]string{}, []string{}
+		for _, name := range in.Names {
+			if value, ok := s[name]; ok {
+				found = append(found, map[string]string{"Name": name, "Value": value})
+			} else {
+				invalid = append(invalid, name)
+			}
+		}
+		writeJSON(w, http.StatusOK, map[string]any{"Parameters": found, "InvalidParameters": invalid})
+	case target == "secretsmanager.GetSecretValue" && s[in.SecretId] != "":
+		writeJSON(w, http.StatusOK, map[string]string{"SecretString": s[in.SecretId]})
 	default:
 		writeJSON(w, http.StatusBadRequest, map[string]string{"__type": "ResourceNotFoundException"})
 	}
 }
 
-// Secrets that AWS keeps are read at the start.
+// Secrets that AWS keeps are read at the start, and by clearlimit when an address is
+// first looked up.
 func TestSecretsOfAWS(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"{ssm: app/fingerprint}", "{secret: app/fingerprint}"} {
@@ -131,6 +143,45 @@ func TestSecretsOfAWS(t *testing.T) {
 		if a := whole(t, g.ask(g.warm("generate"), "", chat("ask", question, false), time.Minute)); a.status != 200 {
 			t.Errorf("%s: %d %s", where, a.status, a.body)
 		}
-		g.warm("clearlimit")
+		g.byEmail(g.warm("clearlimit")).refused(t, 404, "identity_not_found")
+	}
+}
+
+// byEmail asks clearlimit for the limits of somebody whom it knows by address alone.
+func (g *rig) byEmail(f *runtimeapi.Function) answered {
+	g.t.Helper()
+	var e events.APIGatewayProxyRequest
+	if err := json.Unmarshal(event(g.t, "iam", "GET", "/admin/limits", "", ""), &e); err != nil {
+		g.t.Fatal(err)
+	}
+	e.QueryStringParameters, e.MultiValueQueryStringParameters = nil, map[string][]string{"email": {"ann@example.com"}}
+	raw, err := json.Marshal(e)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return buffered(g.t, f.Invoke(raw, timeout))
+}
+
+// Whoever must cut off an attack needs no secret: clearlimit starts without, and serves
+// all but the search by address.
+func TestFuseWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	for name, where := range map[string]string{"absent": "{ssm: /app/absent}", "unreachable": "{secret: app/key}", "not set": "{env: NOWHERE}"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newRig(t, func(g *rig) {
+				g.edit = func(yaml string) string { return strings.Replace(yaml, "{env: FINGERPRINT_SECRET}", where, 1) }
+			})
+			g.setSecrets(map[string]string{})
+			g.env = append(g.env, "AWS_ENDPOINT_URL_SECRETS_MANAGER=http://127.0.0.1:1")
+			f := g.warm("clearlimit")
+			if a := g.admin(f, "PUT", "/admin/fuse", `{"state":"open","for":"1h"}`); a.status != 200 {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+			g.byEmail(f).refused(t, 503, "secret_unavailable")
+			if a := g.admin(f, "GET", "/admin/fuse", ""); a.status != 200 || !strings.Contains(a.body, `"open"`) {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		})
 	}
 }

@@ -38,14 +38,14 @@ func build(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	secrets := secret.NewReader(cfg)
-	secrets.Fetch(ctx, p.Secrets())
+	starting, cancel := environ.Starting(ctx)
+	defer cancel()
 	h, err := handler.Build(ctx, handler.Parts{
 		Policy:   p,
 		DynamoDB: db,
 		Ledger:   events,
 		Bucket:   bucket.Options{Table: limits},
-		Secret:   secrets.Read,
+		Secret:   secret.NewReader(cfg).Fetch(starting, p.Secrets()),
 		AWS:      cfg,
 		Log:      slog.Default(),
 		Metrics:  emf.New(os.Stdout, environ.MetricsNamespace(), time.Now),

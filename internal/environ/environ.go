@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
 )
@@ -26,14 +27,27 @@ func Config() string { return cmp.Or(os.Getenv("TOKENFUSE_CONFIG"), "tokenfuse.y
 // tokenfuse: one for each deployment of an account, or they add up.
 func MetricsNamespace() string { return cmp.Or(os.Getenv("METRICS_NAMESPACE"), "tokenfuse") }
 
+// startTime is what a function may take to be ready, counted from the start of its
+// process. Lambda gives it 10 s; the last of them is for saying what is missing.
+const startTime = 9 * time.Second
+
+// started is about when the process was.
+var started = time.Now()
+
+// Starting bounds what a function waits for before it is ready: the context ends 9 s
+// after the start of the process.
+func Starting(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(ctx, started.Add(startTime))
+}
+
 // Serve builds a Lambda handler and serves it, with a JSON log on standard output.
 // A function that cannot be built says why and ends the process, which Lambda
 // reports as a failed start.
 func Serve(build func(context.Context) (handler any, err error)) {
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
+	slog.SetDefault(NewLog(os.Stdout))
 	handler, err := build(context.Background())
 	if err != nil {
-		slog.Error("the function cannot start", "error", err)
+		slog.Error("the function cannot start", "error", whole(err.Error()))
 		os.Exit(1)
 	}
 	lambda.Start(handler)

@@ -25,6 +25,17 @@ func RequestContext(ctx context.Context) (*events.APIGatewayProxyRequestContext,
 	return c, ok
 }
 
+// KnownMethod is a method as logs have it: "other" stands for those that HTTP does not
+// know, which are as long as their caller likes.
+func KnownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return method
+	}
+	return "other"
+}
+
 // NewRequest makes of e the request that an http.Server would hand to a
 // handler. Its context is ctx with the event's RequestContext.
 //

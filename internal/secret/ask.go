@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
@@ -19,33 +20,58 @@ import (
 )
 
 const (
-	attempts  = 3
-	maxAnswer = 1 << 20 // bytes; a secret has at most 64 KB
+	// attemptTimeout bounds one request, so that a lost answer does not cost the whole
+	// time of a start.
+	attemptTimeout = 3 * time.Second
+	maxAnswer      = 1 << 20 // bytes; a secret has at most 64 KB, and ten are asked for at once
+
+	// Between two requests lies a random time up to firstPause, then up to twice that, and
+	// so on up to longestPause. Containers start in bursts and share one quota: what
+	// spreads them is that the whole time is drawn, from 0 on ("full jitter").
+	firstPause   = 200 * time.Millisecond
+	longestPause = 2 * time.Second
+	// answerTime is left for the last request.
+	answerTime = 300 * time.Millisecond
 )
 
-// ask makes one call of AWS's JSON protocol, which both services speak. Their SDK
-// clients know hundreds of calls more, and to prepare for these was most of the start of
-// a function.
-func (r *Reader) ask(ctx context.Context, service, id, target string, in, out any) error {
+// ask makes one call of AWS's JSON protocol, which both services speak, and repeats it
+// until it is answered or ctx ends. Their SDK clients know hundreds of calls more, and
+// to prepare for these was most of the start of a function. Refused says that the error
+// is of the request itself and that no other attempt would change it.
+func (r *Reader) ask(ctx context.Context, service, id, target string, in, out any) (refused bool, err error) {
 	body, err := json.Marshal(in)
 	if err != nil {
-		return err
+		return true, err
 	}
-	for n := 1; ; n++ {
+	for n := 0; ; n++ {
 		again, err := r.try(ctx, service, id, target, body, out)
-		if err == nil || !again || n == attempts {
-			return err
+		if err == nil || !again || !pause(ctx, n) {
+			return err != nil && !again, err
 		}
-		select {
-		case <-time.After(time.Duration(n) * 200 * time.Millisecond):
-		case <-ctx.Done():
-			return err
-		}
+	}
+}
+
+// pause waits before another request; false means that ctx ends too soon for one.
+func pause(ctx context.Context, n int) bool {
+	longest := min(longestPause, firstPause<<min(n, 10))
+	if end, ok := ctx.Deadline(); ok {
+		longest = min(longest, time.Until(end)-answerTime)
+	}
+	if longest <= 0 {
+		return false
+	}
+	select {
+	case <-time.After(rand.N(longest)):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
 // try reports whether an error may be gone the next time.
 func (r *Reader) try(ctx context.Context, service, id, target string, body []byte, out any) (again bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.endpoint(ctx, service, id), bytes.NewReader(body))
 	if err != nil {
 		return false, err
@@ -81,7 +107,8 @@ func (r *Reader) try(ctx context.Context, service, id, target string, body []byt
 	}
 	_ = json.Unmarshal(answer, &e)
 	kind := cmp.Or(e.Type[strings.LastIndexByte(e.Type, '#')+1:], res.Status)
-	again = res.StatusCode >= 500 || strings.Contains(kind, "Throttl") || strings.Contains(kind, "TooManyRequests")
+	again = res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests ||
+		strings.Contains(kind, "Throttl") || strings.Contains(kind, "TooManyRequests") || strings.Contains(kind, "LimitExceeded")
 	return again, fmt.Errorf("%s: %s", kind, cmp.Or(e.Message, "no message"))
 }
 

@@ -1,15 +1,19 @@
 // Package secret reads the secrets that the policy refers to: from the
 // environment, SSM Parameter Store or AWS Secrets Manager.
 //
-// Errors name where a secret is kept, never what it is. A Reader fetches each
-// secret once: a function learns of a changed one when it starts anew.
+// Guarantees: errors name where a secret is kept, never what it is. Parameters are asked
+// for ten in a request, because the quota of Parameter Store (40 requests a second) is
+// the account's, and each start of a container draws on it. What is throttled is asked
+// for again, at random times, as long as the context allows. Nothing is remembered but
+// what Fetch gives: a secret that could not be read can be read a moment later.
 package secret
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,87 +35,103 @@ func Env(_ context.Context, s policy.Secret) (string, error) {
 }
 
 // Reader reads secrets wherever they are kept. It is safe for concurrent use.
-type Reader struct {
-	aws    aws.Config
-	mu     sync.Mutex
-	values map[policy.Secret]*value
+type Reader struct{ aws aws.Config }
+
+// NewReader makes a Reader that asks AWS with cfg, if it must.
+func NewReader(cfg aws.Config) *Reader { return &Reader{cfg} }
+
+// readTimeout bounds the reading of secrets, with all repetitions, where the context
+// does not bound it more tightly.
+const readTimeout = 9 * time.Second
+
+// Fetch reads secrets beside each other, and gives a function that tells what was read.
+// What has failed fails there, and is not asked for again.
+func (r *Reader) Fetch(ctx context.Context, secrets []policy.Secret) func(context.Context, policy.Secret) (string, error) {
+	fetched := r.read(ctx, secrets)
+	return func(ctx context.Context, s policy.Secret) (string, error) {
+		if v, ok := fetched[s]; ok {
+			return v.text, v.err
+		}
+		return r.Read(ctx, s)
+	}
 }
 
+// Read reads a secret now: from the environment if it may be kept there and is, else
+// from where else it is kept. It fails if it is nowhere, or empty.
+func (r *Reader) Read(ctx context.Context, s policy.Secret) (string, error) {
+	v := r.read(ctx, []policy.Secret{s})[s]
+	return v.text, v.err
+}
+
+// value is what became of the reading of a secret.
 type value struct {
-	once sync.Once
 	text string
 	err  error
 }
 
-// NewReader makes a Reader that asks AWS with cfg, if it must.
-func NewReader(cfg aws.Config) *Reader {
-	return &Reader{aws: cfg, values: map[policy.Secret]*value{}}
-}
-
-// fetchTimeout leaves a Lambda function's start, which ends after 10 s, time to say
-// what it lacks.
-const fetchTimeout = 8 * time.Second
-
-// Fetch reads secrets beside each other, so that a start waits for the slowest of
-// them and not for all. What fails, fails when it is read.
-func (r *Reader) Fetch(ctx context.Context, secrets []policy.Secret) {
-	var all sync.WaitGroup
+func (r *Reader) read(ctx context.Context, secrets []policy.Secret) map[policy.Secret]value {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	values := map[policy.Secret]value{}
+	parameters, managed := map[string]value{}, map[string]value{}
 	for _, s := range secrets {
-		all.Go(func() { _, _ = r.Read(ctx, s) })
+		text, err := Env(ctx, s)
+		switch {
+		case err == nil || s.SSM+s.Secret == "":
+			values[s] = value{text, err}
+		case s.SSM != "":
+			parameters[s.SSM] = value{}
+		default:
+			managed[s.Secret] = value{}
+		}
+	}
+
+	var all sync.WaitGroup
+	var mu sync.Mutex // of parameters and managed
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(parameters)), maxNames) {
+		all.Go(func() {
+			got := r.parameters(ctx, names)
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(parameters, got)
+		})
+	}
+	for _, id := range slices.Sorted(maps.Keys(managed)) {
+		all.Go(func() {
+			got := r.managed(ctx, id)
+			mu.Lock()
+			defer mu.Unlock()
+			managed[id] = got
+		})
 	}
 	all.Wait()
+
+	for _, s := range secrets {
+		if _, there := values[s]; there {
+			continue
+		}
+		if s.SSM != "" {
+			values[s] = parameters[s.SSM].checked("the SSM parameter " + s.SSM)
+		} else {
+			values[s] = managed[s.Secret].checked("the secret " + s.Secret + " of Secrets Manager")
+		}
+	}
+	return values
 }
 
-// Read reads a secret: from the environment if it may be kept there and is, else
-// from where else it is kept. It fails if it is nowhere, or empty.
-func (r *Reader) Read(ctx context.Context, s policy.Secret) (string, error) {
-	if v, err := Env(ctx, s); err == nil || s.SSM+s.Secret == "" {
-		return v, err
-	}
-	r.mu.Lock()
-	v := r.values[s]
-	if v == nil {
-		v = &value{}
-		r.values[s] = v
-	}
-	r.mu.Unlock()
-	v.once.Do(func() { v.text, v.err = r.fetch(ctx, s) })
-	return v.text, v.err
-}
-
-func (r *Reader) fetch(ctx context.Context, s policy.Secret) (text string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	defer cancel()
-	where := "the SSM parameter " + s.SSM
-	if s.SSM != "" {
-		text, err = r.parameter(ctx, s.SSM)
-	} else {
-		where = "the secret " + s.Secret + " of Secrets Manager"
-		text, err = r.managed(ctx, s.Secret)
-	}
+// checked says where a secret is kept that could not be read, or is empty.
+func (v value) checked(where string) value {
 	switch {
-	case err != nil:
-		return "", fmt.Errorf("%s cannot be read: %w", where, err)
-	case text == "":
-		return "", fmt.Errorf("%s is empty", where)
+	case v.err != nil:
+		return value{err: fmt.Errorf("%s cannot be read: %w", where, v.err)}
+	case v.text == "":
+		return value{err: fmt.Errorf("%s is empty", where)}
 	}
-	return text, nil
+	return v
 }
 
-func (r *Reader) parameter(ctx context.Context, name string) (string, error) {
-	var out struct{ Parameter *struct{ Value string } }
-	err := r.ask(ctx, "ssm", "SSM", "AmazonSSM.GetParameter", map[string]any{"Name": name, "WithDecryption": true}, &out)
-	if err == nil && out.Parameter == nil {
-		err = errors.New("the answer has no parameter")
-	}
-	if err != nil {
-		return "", err
-	}
-	return out.Parameter.Value, nil
-}
-
-func (r *Reader) managed(ctx context.Context, id string) (string, error) {
+func (r *Reader) managed(ctx context.Context, id string) value {
 	var out struct{ SecretString string }
-	err := r.ask(ctx, "secretsmanager", "Secrets Manager", "secretsmanager.GetSecretValue", map[string]any{"SecretId": id}, &out)
-	return out.SecretString, err
+	_, err := r.ask(ctx, "secretsmanager", "Secrets Manager", "secretsmanager.GetSecretValue", map[string]any{"SecretId": id}, &out)
+	return value{out.SecretString, err}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/emails"
@@ -29,8 +30,9 @@ type DynamoDB interface {
 	fuse.WriterDB
 }
 
-// Build makes a Handler of a policy. It does no I/O but that of Parts.Secret.
-func Build(ctx context.Context, p Parts) (*Handler, error) {
+// Build makes a Handler of a policy. It does no I/O: the fuse must be within reach when
+// secrets are not.
+func Build(_ context.Context, p Parts) (*Handler, error) {
 	if p.Now == nil {
 		p.Now = time.Now
 	}
@@ -45,14 +47,33 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 	if cfg.Buckets, err = bucket.New(p.DynamoDB, p.Bucket); err != nil {
 		return nil, err
 	}
-	if f := p.Policy.Fingerprint; f != nil {
-		secret, err := p.Secret(ctx, f.Secret)
+	if p.Policy.Fingerprint != nil {
+		cfg.Emails = p.emails()
+	}
+	return New(cfg), nil
+}
+
+// secretTime bounds the reading of a secret while somebody waits.
+const secretTime = 5 * time.Second
+
+// emails gives what makes the index of e-mail addresses when the first is looked up, and
+// again as long as its secret cannot be read.
+func (p Parts) emails() func(context.Context) (*emails.Index, error) {
+	var made atomic.Pointer[emails.Index]
+	return func(ctx context.Context) (*emails.Index, error) {
+		if index := made.Load(); index != nil {
+			return index, nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, secretTime)
+		defer cancel()
+		secret, err := p.Secret(ctx, p.Policy.Fingerprint.Secret)
 		if err != nil {
 			return nil, fmt.Errorf("fingerprint: %w", err)
 		}
-		if cfg.Emails, err = emails.New(p.DynamoDB, p.Bucket.Table, []byte(secret), p.Now); err != nil {
-			return nil, err
+		index, err := emails.New(p.DynamoDB, p.Bucket.Table, []byte(secret), p.Now)
+		if err == nil {
+			made.Store(index)
 		}
+		return index, err
 	}
-	return New(cfg), nil
 }

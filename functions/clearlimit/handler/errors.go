@@ -31,6 +31,7 @@ const (
 	unsupportedMediaType code = "unsupported_media_type"
 	rateLimitExceeded    code = "rate_limit_exceeded"
 	storeUnavailable     code = "store_unavailable"
+	secretUnavailable    code = "secret_unavailable"
 	internalFailure      code = "internal_error"
 )
 
@@ -52,6 +53,7 @@ var kinds = map[code]struct {
 	unsupportedMediaType: {http.StatusUnsupportedMediaType, false},
 	rateLimitExceeded:    {http.StatusTooManyRequests, true},
 	storeUnavailable:     {http.StatusServiceUnavailable, true},
+	secretUnavailable:    {http.StatusServiceUnavailable, false}, // it was tried again already, for seconds
 	internalFailure:      {http.StatusInternalServerError, false},
 }
 

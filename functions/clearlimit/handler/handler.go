@@ -39,8 +39,10 @@ import (
 type Config struct {
 	Policy  *policy.Policy
 	Buckets *bucket.Buckets
-	Emails  *emails.Index // nil: users cannot be named by e-mail address
-	Fuse    *fuse.Writer
+	// Emails gives the index of e-mail addresses, which needs a secret. Nil: users cannot
+	// be named by e-mail address.
+	Emails func(context.Context) (*emails.Index, error)
+	Fuse   *fuse.Writer
 	Audit   *Audit
 	Log     *slog.Logger
 	Now     func() time.Time
@@ -98,7 +100,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if outcome != "answered" {
 			level = slog.LevelWarn
 		}
-		req.log.Log(r.Context(), level, "admin request", "method", r.Method, "path", r.URL.Path, "outcome", outcome,
+		req.log.Log(r.Context(), level, "admin request", "method", lambdahttp.KnownMethod(r.Method), "path", h.shown(r), "outcome", outcome,
 			"ms", h.Now().Sub(start).Milliseconds())
 	}()
 	defer func() {
@@ -112,6 +114,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		outcome = string(err.code)
 		err.write(w)
 	}
+}
+
+// shown is the path of a request as the log has it: a route, or that it is none. What a
+// caller chose would be as long as the caller likes.
+func (h *Handler) shown(r *http.Request) string {
+	if _, known := h.routes[r.URL.EscapedPath()]; known {
+		return r.URL.Path
+	}
+	return "other"
 }
 
 // gatewayContext is what API Gateway itself says of a request, empty if it did not

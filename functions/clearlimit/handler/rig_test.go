@@ -3,7 +3,6 @@ package handler
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"maps"
 	"net/http"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tokenfuse/tokenfuse/internal/emails"
+	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/local/buffer"
@@ -75,6 +75,7 @@ type rig struct {
 	log     *buffer.Synced
 	callers *bucket.Buckets // of generate
 	emails  *emails.Index   // of generate
+	secret  func() (string, error)
 
 	mu  sync.Mutex
 	now time.Time
@@ -82,7 +83,7 @@ type rig struct {
 
 func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 	t.Helper()
-	g := &rig{t: t, log: &buffer.Synced{}, net: &faults.Transport{}, now: noon}
+	g := &rig{t: t, log: &buffer.Synced{}, net: &faults.Transport{}, now: noon, secret: func() (string, error) { return testSecret, nil }}
 	yaml := testPolicy
 	for _, f := range edit {
 		yaml = f(yaml)
@@ -96,8 +97,8 @@ func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 	opts := bucket.Options{Table: g.table, AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute}
 	g.handler, err = Build(t.Context(), Parts{
 		Policy: g.policy, DynamoDB: faulty, Bucket: opts,
-		Secret: func(context.Context, policy.Secret) (string, error) { return testSecret, nil },
-		Log:    slog.New(slog.NewJSONHandler(g.log, nil)), Now: g.clock,
+		Secret: func(context.Context, policy.Secret) (string, error) { return g.secret() },
+		Log:    environ.NewLog(g.log), Now: g.clock,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -77,7 +77,12 @@ func (h *Handler) byEmail(r *request, email string) (*target, *apiError) {
 	if h.Emails == nil {
 		return nil, refuse(invalidValue, "email", "E-mail addresses are not known here, since the configuration has no fingerprint.secret. Name the user by id.")
 	}
-	subs, err := h.Emails.Find(r.Context(), email)
+	index, err := h.Emails(r.Context())
+	if err != nil {
+		r.log.Error("e-mail addresses cannot be looked up", "error", err)
+		return nil, refuse(secretUnavailable, "email", "E-mail addresses cannot be looked up at the moment, since their secret cannot be read: the log says why. Name the user by id, or try again.")
+	}
+	subs, err := index.Find(r.Context(), email)
 	switch {
 	case errors.Is(err, emails.ErrAddress):
 		return nil, refuse(invalidValue, "email", "email must be an e-mail address.")

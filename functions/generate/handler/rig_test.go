@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
@@ -166,7 +166,7 @@ func (g *rig) process(db *dynamodb.Client) *Handler {
 	h, err := Build(context.Background(), Parts{
 		Policy: g.policy, DynamoDB: db, Bucket: g.bucket,
 		Secret: func(context.Context, policy.Secret) (string, error) { return testSecret, nil },
-		Log:    slog.New(slog.NewJSONHandler(g.log, nil)),
+		Log:    environ.NewLog(g.log),
 		Now:    g.now,
 	})
 	if err != nil {
