@@ -15,6 +15,8 @@ import (
 	"github.com/MicahParks/keyfunc/v3"
 	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/time/rate"
+
+	"github.com/tokenfuse/tokenfuse/internal/clock"
 )
 
 const (
@@ -44,7 +46,7 @@ type keySet struct {
 
 	mu      sync.Mutex
 	keys    keyfunc.Keyfunc // of the last fetch that succeeded; nil before
-	fetched time.Time       // when that was
+	fetched time.Time       // when that began
 	failure error           // of the last fetch; nil if it succeeded
 	pending chan struct{}   // closed when the running fetch has ended; nil if none runs
 }
@@ -93,7 +95,7 @@ func (s *keySet) find(ctx context.Context, t *jwt.Token) (any, error) {
 func (s *keySet) cached() keyfunc.Keyfunc {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.keys != nil && s.now().Sub(s.fetched) >= refreshAfter {
+	if s.keys != nil && clock.Since(s.now(), s.fetched) >= refreshAfter {
 		s.fetch()
 	}
 	return s.keys
@@ -128,7 +130,7 @@ func (s *keySet) fetch() <-chan struct{} {
 	if !s.budget.AllowN(s.now(), 1) {
 		return nil
 	}
-	done := make(chan struct{})
+	done, begun := make(chan struct{}), s.now()
 	s.pending = done
 	go func() {
 		keys, err := s.download()
@@ -138,7 +140,7 @@ func (s *keySet) fetch() <-chan struct{} {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if err == nil {
-			s.keys, s.fetched = keys, s.now()
+			s.keys, s.fetched = keys, begun
 		}
 		s.failure, s.pending = err, nil
 		close(done)

@@ -3,9 +3,10 @@
 //
 // Guarantees: a process asks the store at most once in freshFor, however many
 // requests it serves, and those that wait share the answer. A state is obeyed at
-// most freshFor, and one read, late. It ends by itself at its time. While the
-// store cannot be read the last known state holds; if it was never read there is
-// none, only an error. What an operator set is never overridden by the alarm.
+// most freshFor late, counted from when it was asked for, also by a process that was
+// frozen meanwhile. It ends by itself at its time. While the store cannot be read the
+// last known state holds; if it was never read there is none, only an error. What an
+// operator set is never overridden by the alarm.
 package fuse
 
 import (
@@ -18,6 +19,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tokenfuse/tokenfuse/internal/clock"
 )
 
 // State says what is cut off.
@@ -77,9 +80,15 @@ type Reader struct {
 
 	mu      sync.Mutex
 	last    Setting
-	read    time.Time     // when last was read; zero: never
-	reading chan struct{} // closed when the read under way has ended; nil: there is none
-	err     error         // of the last read
+	asked   time.Time // when last was asked for; zero: it never was read
+	reading *reading  // the one under way; nil: there is none
+	err     error     // of the last reading
+}
+
+// reading is one read of the store.
+type reading struct {
+	begun time.Time
+	ended chan struct{} // closed when it has
 }
 
 // NewReader makes a Reader of the fuse in a table.
@@ -87,55 +96,70 @@ func NewReader(db DynamoDB, table string, now func() time.Time) *Reader {
 	return &Reader{db: db, table: table, now: now}
 }
 
-// Fresh gives the state if it was read a moment ago.
+// Fresh gives the state if it was asked for a moment ago.
 func (r *Reader) Fresh() (Setting, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	age := now.Sub(r.read)
-	return r.last.at(now), !r.read.IsZero() && age >= 0 && age < freshFor
+	return r.last.at(now), !r.asked.IsZero() && fresh(now, r.asked)
+}
+
+// fresh reports whether what was asked for at a time may still be obeyed. What was
+// asked for may have changed since, however late the answer came.
+func fresh(now, asked time.Time) bool {
+	age := clock.Since(now, asked)
+	return age >= 0 && age < freshFor
 }
 
 // Begin gives a function that waits for the state. If the known one is not fresh,
 // a read has begun when Begin returns, so that the caller can do something else
-// meanwhile. ctx bounds the wait, not the read.
+// meanwhile. The wait ends with the read, after 2 s at most, whatever becomes of ctx.
+//
+// Whoever begins must wait, even if the state is of no use any more: Lambda may freeze
+// the process after the answer, and a read that is then under way ends as an old one.
 func (r *Reader) Begin(ctx context.Context) (wait func() (Setting, error)) {
-	if last, fresh := r.Fresh(); fresh {
+	if last, ok := r.Fresh(); ok {
 		return func() (Setting, error) { return last, nil }
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.reading == nil {
-		r.reading = make(chan struct{})
-		go r.refresh(context.WithoutCancel(ctx))
+	// A read that began before a freeze says what was then: it is not waited for.
+	if r.reading == nil || !fresh(r.now(), r.reading.begun) {
+		r.reading = &reading{begun: r.now(), ended: make(chan struct{})}
+		go r.refresh(context.WithoutCancel(ctx), r.reading)
 	}
 	reading := r.reading
 	return func() (Setting, error) {
-		select {
-		case <-reading:
-		case <-ctx.Done():
-			return Setting{}, ctx.Err()
-		}
+		<-reading.ended
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.read.IsZero() {
+		for next := r.reading; next != nil && next.begun.After(reading.begun) && !fresh(r.now(), r.asked); next = r.reading {
+			r.mu.Unlock()
+			<-next.ended // it was begun because ours was too old
+			r.mu.Lock()
+			reading = next
+		}
+		if r.asked.IsZero() {
 			return Setting{}, r.err
 		}
 		return r.last.at(r.now()), nil
 	}
 }
 
-func (r *Reader) refresh(ctx context.Context) {
+func (r *Reader) refresh(ctx context.Context, this *reading) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	setting, err := get(ctx, r.db, r.table)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err = err; err == nil {
-		r.last, r.read = setting, r.now()
+	defer close(this.ended)
+	if r.reading != this {
+		return // a later one has begun, and knows better
 	}
-	close(r.reading)
 	r.reading = nil
+	if r.err = err; err == nil {
+		r.last, r.asked = setting, this.begun
+	}
 }
 
 func get(ctx context.Context, db DynamoDB, table string) (Setting, error) {

@@ -132,17 +132,96 @@ func TestOneReadForAll(t *testing.T) {
 	}
 }
 
+// A wait ends with the read, and a read after 2 s: nobody who leaves early leaves one
+// under way.
 func TestWaitIsBounded(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	g.fault.Store(int64(faults.Hang))
 	ctx, cancel := context.WithCancel(context.Background())
+	began := time.Now()
 	wait := g.Begin(ctx)
 	cancel()
-	if _, err := wait(); err != context.Canceled {
-		t.Errorf("error %v", err)
+	if s, err := wait(); err == nil {
+		t.Errorf("%+v from a store that hangs", s)
 	}
-	if _, err := g.Begin(context.Background())(); err == nil {
-		t.Error("a state from a store that hangs")
+	if took := time.Since(began); took < readTimeout || took > readTimeout+5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if g.reading != nil {
+		t.Error("a read is under way after the wait")
+	}
+}
+
+// held is a store that hands out its reads, each to be answered with a state.
+type held chan chan string
+
+func (h held) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	read := make(chan string)
+	h <- read
+	return &dynamodb.GetItemOutput{Item: map[string]types.AttributeValue{"pk": text(Key), "state": text(<-read)}}, nil
+}
+
+func newHeld() (held, *Reader, *atomic.Int64) {
+	h, now := make(held, 8), &atomic.Int64{}
+	now.Store(1_800_000_000)
+	return h, NewReader(h, "table", func() time.Time { return time.Unix(now.Load(), 0) }), now
+}
+
+// The age of a state counts from when it was asked for: the answer may be old when it
+// arrives.
+func TestSlowReadIsOld(t *testing.T) {
+	t.Parallel()
+	h, r, now := newHeld()
+	wait := r.Begin(context.Background())
+	read := <-h
+	now.Add(2)
+	read <- "closed"
+	if s, err := wait(); err != nil || s.State != Closed {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if _, ok := r.Fresh(); !ok {
+		t.Error("2 s after the question the answer is old")
+	}
+	now.Add(1)
+	if s, ok := r.Fresh(); ok {
+		t.Errorf("3 s after the question %+v is fresh", s)
+	}
+}
+
+// A process is frozen while it reads, and thaws an hour later: what that read brings is
+// from before, and is not obeyed. Whether it ends before the new one or after it.
+func TestReadAcrossAFreeze(t *testing.T) {
+	t.Parallel()
+	for name, oldLast := range map[string]bool{"the old read ends first": false, "the new read ends first": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, r, now := newHeld()
+			frozen := r.Begin(context.Background())
+			old := <-h
+			now.Add(3600)
+			thawed := r.Begin(context.Background())
+			var young chan string
+			select {
+			case young = <-h:
+			case <-time.After(20 * time.Second):
+				t.Fatal("nobody reads anew")
+			}
+			if oldLast {
+				young <- "open"
+				old <- "closed"
+			} else {
+				old <- "closed"
+				young <- "open"
+			}
+			for _, wait := range []func() (Setting, error){thawed, frozen} {
+				if s, err := wait(); err != nil || s.State != Open {
+					t.Errorf("%+v, %v is obeyed", s, err)
+				}
+			}
+			if s, ok := r.Fresh(); !ok || s.State != Open {
+				t.Errorf("%+v, fresh: %t", s, ok)
+			}
+		})
 	}
 }
