@@ -11,7 +11,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/jellydator/ttlcache/v3"
 )
+
+// remembered is how many used solutions a process keeps in mind.
+const remembered = 10_000
 
 const (
 	claimTimeout   = 2 * time.Second // all attempts of a claim together
@@ -25,17 +29,25 @@ type DynamoDB interface {
 }
 
 // Used remembers which solutions were used, each in an item "used#<id>" whose TTL
-// attribute is expires. It is safe for concurrent use.
+// attribute is expires. The last of those that this process has seen used it also keeps in
+// mind: to send them again costs nobody a write. It is safe for concurrent use.
 type Used struct {
 	db    DynamoDB
 	table string
 	now   func() time.Time
+	seen  *ttlcache.Cache[string, struct{}]
 }
 
 // NewUsed takes the name of the table.
 func NewUsed(db DynamoDB, table string, now func() time.Time) *Used {
-	return &Used{db, table, now}
+	return &Used{db, table, now, ttlcache.New(ttlcache.WithCapacity[string, struct{}](remembered))}
 }
+
+// Knows reports whether a solution is known to be used, without asking the store.
+func (u *Used) Knows(s Solution) bool { return u.seen.Get(s.ID) != nil }
+
+// note remembers that a solution is used, by whomever.
+func (u *Used) note(s Solution) { u.seen.Set(s.ID, struct{}{}, ttlcache.NoTTL) }
 
 // Claim takes a solution, which succeeds once. ErrUsed: somebody else has it.
 // ErrExpired: it is too late, its use would not be remembered. Or the error wraps
@@ -44,6 +56,9 @@ func NewUsed(db DynamoDB, table string, now func() time.Time) *Used {
 func (u *Used) Claim(ctx context.Context, s Solution) error {
 	if !u.now().Before(s.Expires) {
 		return ErrExpired
+	}
+	if u.Knows(s) {
+		return ErrUsed
 	}
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
@@ -68,9 +83,11 @@ func (u *Used) Claim(ctx context.Context, s Solution) error {
 			break
 		}
 		if err = u.put(ctx, put); err == nil {
+			u.note(s)
 			return nil
 		}
 		if failed := (*types.ConditionalCheckFailedException)(nil); errors.As(err, &failed) {
+			u.note(s)
 			return ErrUsed
 		}
 	}

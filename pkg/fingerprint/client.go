@@ -52,6 +52,27 @@ func (k *Keyer) Client(s Signals, now time.Time) (string, error) {
 	return base32.StdEncoding.EncodeToString(key[:clientKeyBytes]), nil
 }
 
+// SourceKey returns the key of an address within its network at the time now, 8
+// characters A-Z and 2-7 like a client's: one IPv4 address, or 64 bits of an IPv6
+// address, which are one household's or one machine's. It changes together with the
+// network's key. It fails only if addr is not valid.
+//
+// It is for what must be bounded before anything is known of the caller, where a user
+// agent, which a script chooses anew each time, says nothing.
+func (k *Keyer) SourceKey(addr netip.Addr, now time.Time) (string, error) {
+	if !addr.IsValid() {
+		return "", errNoAddress
+	}
+	network := networkOf(addr)
+	plain := addr.Unmap().WithZone("")
+	source := plain.AsSlice()
+	if plain.Is6() && network[0] == 6 {
+		source = source[:8]
+	}
+	key := k.mac(forSource, network, dayBytes(k.dayOf(network, now)), source)
+	return base32.StdEncoding.EncodeToString(key[:clientKeyBytes]), nil
+}
+
 // Jitter is a factor from 0.8 to 1.2 that blurs a bound for one client, so that
 // probing finds nothing that holds for others or tomorrow. It is constant for a
 // client key, which lasts a day, evenly spread over all keys, and cannot be

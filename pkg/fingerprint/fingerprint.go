@@ -44,6 +44,7 @@ const (
 	forKey    = "tokenfuse network key"
 	forClient = "tokenfuse client key"
 	forJitter = "tokenfuse client jitter"
+	forSource = "tokenfuse source key"
 )
 
 // keyBytes of the HMAC are kept: 80 bits, 16 characters. Among all 2^24 IPv4

@@ -43,9 +43,9 @@ type Config struct {
 	// be named by e-mail address.
 	Emails func(context.Context) (*emails.Index, error)
 	Fuse   *fuse.Writer
-	Audit   *Audit
-	Log     *slog.Logger
-	Now     func() time.Time
+	Audit  *Audit
+	Log    *slog.Logger
+	Now    func() time.Time
 }
 
 // Handler serves the /admin routes.

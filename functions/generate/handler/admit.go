@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/limits"
@@ -33,7 +34,8 @@ type admission struct {
 
 // admit asks the fuse, the pools and the caller's limits for the worst case of a
 // call. Without an error the decision is an admission; of a denial it is returned
-// too, for the headers. Whatever was taken when something refuses goes back.
+// too, for the headers. Whatever was taken when something refuses goes back. All of it
+// takes 4 s at most: see allowance.
 func (h *Handler) admit(r *http.Request, c *call, deadline time.Time) (a admission, apiErr *apiError) {
 	ctx := r.Context()
 	if setting, fresh := h.Fuse.Fresh(); fresh {
@@ -41,16 +43,19 @@ func (h *Handler) admit(r *http.Request, c *call, deadline time.Time) (a admissi
 			return a, apiErr
 		}
 	}
-	fuse := h.Fuse.Begin(ctx) // beside the reserve, if it must be read
+	allowed := h.allowance()
+	fuse := sync.OnceValues(h.Fuse.Begin(ctx)) // beside the reserve, if it must be read
+	defer fuse()                               // on every way out, or it would be under way when Lambda freezes us
+	asking, cancel := allowed.asking(ctx)
+	defer cancel()
 	req := h.reserveRequest(r, c, deadline)
 
 	// A flood of denials should draw no money.
 	d, err := h.Buckets.Forecast(req)
 	if err == nil && !d.Refused() {
-		if a.purse, apiErr = h.setAside(ctx, c.identity.tier, c.worst.money); apiErr != nil {
-			return a, apiErr
+		if a.purse, apiErr = h.setAside(asking, c.identity.tier, c.worst.money); apiErr == nil {
+			d, err = h.Buckets.Reserve(asking, req)
 		}
-		d, err = h.Buckets.Reserve(ctx, req)
 	}
 	a.Decision = d
 	setting, fuseErr := fuse()
@@ -58,6 +63,7 @@ func (h *Handler) admit(r *http.Request, c *call, deadline time.Time) (a admissi
 	switch {
 	case blown != nil:
 		apiErr = blown
+	case apiErr != nil: // the pools'
 	case err != nil:
 		logger(ctx).Error("reserve failed", "error", err)
 		apiErr = unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")
@@ -67,21 +73,28 @@ func (h *Handler) admit(r *http.Request, c *call, deadline time.Time) (a admissi
 		apiErr = h.denied(r, c, d)
 	}
 	if apiErr != nil {
-		h.undo(ctx, a)
+		undoing, cancel := allowed.takingBack(ctx)
+		defer cancel()
+		a.undo(undoing)
 	}
 	return a, apiErr
 }
 
-// undo gives back what an admission took for a call that will not be made.
-func (h *Handler) undo(ctx context.Context, a admission) {
-	ctx, cancel := detached(ctx, settleTime)
-	defer cancel()
+// undo gives back what an admission took for a call that will not be made: all of it at
+// once, so that what hangs takes no time from the rest.
+func (a admission) undo(ctx context.Context) {
+	var all sync.WaitGroup
 	if a.Reservation != nil {
-		if err := a.Reservation.Cancel(ctx); err != nil {
-			logger(ctx).Error("cancel failed: the hold expires by itself", "reservation", a.Reservation.ID(), "error", err)
-		}
+		all.Go(func() {
+			if err := a.Reservation.Cancel(ctx); err != nil {
+				logger(ctx).Error("cancel failed: the hold expires by itself", "reservation", a.Reservation.ID(), "error", err)
+			}
+		})
 	}
-	a.purse.settle(ctx, 0)
+	for i := range a.purse {
+		all.Go(func() { a.purse[i:i+1].settle(ctx, 0) })
+	}
+	all.Wait()
 }
 
 // reserveRequest is what a call asks of its identity's buckets.

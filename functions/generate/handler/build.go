@@ -80,6 +80,8 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 	// very short.
 	p.Bucket.LongestPeriod = p.Policy.LongestPeriod() + time.Minute
 	p.Bucket.Now = p.Now
+	// Who is patient with the store is so with all that is asked of it.
+	cfg.AskTime, cfg.TakeBackTime = p.Bucket.ReserveTimeout, max(takeBackTime, p.Bucket.AttemptTimeout)
 	p.Bucket.OnAbandoned = func(ctx context.Context, a bucket.Abandoned) error { return h.Abandoned(ctx, a) }
 	var err error
 	if cfg.Buckets, err = bucket.New(p.DynamoDB, p.Bucket); err != nil {

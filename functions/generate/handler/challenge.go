@@ -2,6 +2,7 @@ package handler
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 	"unicode/utf8"
@@ -14,10 +15,6 @@ import (
 )
 
 const challengePath = "/v1/challenge"
-
-// siteverifies bounds, by network, the calls to a third party that somebody else
-// can make us make.
-var siteverifies = bucket.Limit{Name: policy.LimitSiteverify, Capacity: 20, Period: time.Minute, Return: bucket.Never}
 
 func (h *Handler) passTTL() time.Duration {
 	if t := h.Policy.Tiers[policy.Anonymous]; t != nil && t.Passes != nil {
@@ -50,9 +47,11 @@ func (h *Handler) newChallenge(w http.ResponseWriter, r *http.Request, _ *entry)
 	return nil
 }
 
-// solveChallenge answers POST /v1/challenge: a solution for a pass. The order is
-// such that a crash or a refusal between any two steps can cost a solution or one
-// of the network's passes, but never make a pass for nothing.
+// solveChallenge answers POST /v1/challenge: a solution for a pass. The solution is
+// claimed first, so that one that is sent again costs one write, and none in a process
+// that knows it. From then on a crash or a refusal can cost a solution or one of the
+// network's passes, but never makes a pass for nothing. A network that has no passes left
+// is refused before: that denial takes nothing, and the solution is good once there are.
 func (h *Handler) solveChallenge(w http.ResponseWriter, r *http.Request, e *entry) *apiError {
 	if h.Challenges == nil {
 		return refuse(notFound, "", noChallenge)
@@ -69,28 +68,32 @@ func (h *Handler) solveChallenge(w http.ResponseWriter, r *http.Request, e *entr
 	if apiErr != nil {
 		return apiErr
 	}
-	ctx, tier, network := r.Context(), h.Policy.Tiers[policy.Anonymous], "net#"+at.networks[0]
+	tier, network, allowed := h.Policy.Tiers[policy.Anonymous], "net#"+at.networks[0], h.allowance()
 	e.identify(identity{kind: limits.Network, id: at.networks[0], tier: tier})
-	if h.Altcha == nil {
-		asked, apiErr := h.charge(r, network, siteverifies, policy.Requests)
-		if apiErr != nil {
-			return apiErr
-		}
-		asked.settle(1)
-	}
-	solution, err := h.verify(r, at, payload)
-	if err != nil {
-		return h.challengeFailed(r, err)
-	}
-	pass, apiErr := h.charge(r, network, limits.OfPasses(tier.Passes).Limit, policy.Requests)
+	solution, allowed, apiErr := h.verify(r, at, payload, allowed)
 	if apiErr != nil {
 		return apiErr
 	}
-	if err := h.Used.Claim(ctx, solution); err != nil {
-		pass.settle(0)
+	if h.Used.Knows(solution) {
+		return h.challengeFailed(r, challenge.ErrUsed)
+	}
+
+	asking, cancel := allowed.asking(r.Context())
+	defer cancel()
+	passes := limits.OfPasses(tier.Passes).Limit
+	state, err := h.Buckets.Peek(asking, network)
+	if err != nil {
+		return h.notCheckable(r, err)
+	}
+	if s := state.Limit(passes); s.Remaining < 1 {
+		return tooManyChallenges(bucket.Denial{Limit: passes, Requested: 1, RetryAfter: s.NextIn})
+	}
+	if err := h.Used.Claim(asking, solution); err != nil {
 		return h.challengeFailed(r, err)
 	}
-	pass.settle(1)
+	if apiErr := h.take(r, allowed, bucket.Request{Key: network, Charges: []bucket.Charge{{Limit: passes, Cost: 1}}}); apiErr != nil {
+		return apiErr
+	}
 	issued, token := h.Passes.Issue(at.networks[0])
 	answerJSON(w, struct {
 		Verified  bool   `json:"verified"`
@@ -101,16 +104,29 @@ func (h *Handler) solveChallenge(w http.ResponseWriter, r *http.Request, e *entr
 	return nil
 }
 
-// verify checks a solution for today's network, or for yesterday's if the
-// challenge was given to that.
-func (h *Handler) verify(r *http.Request, at location, payload string) (s challenge.Solution, err error) {
+// verify checks a solution for today's network, or for yesterday's if the challenge
+// was given to that. A third party is asked within bounds, and its time is added to the
+// allowance.
+func (h *Handler) verify(r *http.Request, at location, payload string, allowed allowance) (s challenge.Solution, _ allowance, apiErr *apiError) {
+	if h.Altcha == nil {
+		if apiErr := h.mayAsk(r, at, allowed); apiErr != nil {
+			return s, allowed, apiErr
+		}
+	}
+	begun, err := time.Now(), error(nil)
 	for _, network := range at.networks {
 		s, err = h.Challenges.Verify(r.Context(), network, at.signals.Addr.String(), payload)
 		if err != challenge.ErrStolen {
 			break
 		}
 	}
-	return s, err
+	if err != nil {
+		if refusal := challenge.Refusal(""); h.Altcha == nil && errors.As(err, &refusal) {
+			h.refusedBy(at)
+		}
+		return s, allowed, h.challengeFailed(r, err)
+	}
+	return s, allowed.later(time.Since(begun)), nil
 }
 
 // parsePayload reads {"payload": "…"}; a widget sends more beside it.
@@ -133,47 +149,48 @@ func parsePayload(body []byte) (string, *apiError) {
 // maxPayload bounds a payload, in bytes.
 const maxPayload = 16 << 10
 
-// takenUnit is one unit taken from a limit of a network.
-type takenUnit struct {
-	h           *Handler
-	r           *http.Request
-	reservation *bucket.Reservation
-}
-
-// charge takes one unit of a limit of a network.
-func (h *Handler) charge(r *http.Request, key string, l bucket.Limit, unit policy.Unit) (takenUnit, *apiError) {
-	d, err := h.Buckets.Reserve(r.Context(), bucket.Request{
-		Key: key, Charges: []bucket.Charge{{Limit: l, Cost: 1}},
-		MaxInFlight: maxNetworkCalls, Deadline: h.Now().Add(chargeTime),
-	})
-	if err != nil {
-		logger(r.Context()).Error("reserve failed", "error", err)
-		return takenUnit{}, unavailable(storeUnavailable, "The challenge could not be checked at the moment. Try again.")
-	}
-	if d.Reservation == nil {
-		denial := d.Denials[0]
-		wait := retryAfter(denial)
-		return takenUnit{}, &apiError{code: rateLimitExceeded, retryAfter: wait,
-			message: "Too many challenges were solved from your network. You can ask again in " + inWords(wait) + ".",
-			limit: &limitError{Limit: denial.Limit.Name, Unit: string(unit), RetryAfter: ceilSeconds(wait),
-				Requested: denial.Requested, Remaining: denial.Remaining}}
-	}
-	return takenUnit{h, r, d.Reservation}, nil
-}
-
 const (
 	// maxNetworkCalls bounds the calls of a network where the policy does not.
 	maxNetworkCalls = bucket.MaxInFlight
-	// chargeTime is how long a charge may stay open.
-	chargeTime = 15 * time.Second
+	// takeTime is how long what is taken may stay open.
+	takeTime = 15 * time.Second
 )
 
-func (c takenUnit) settle(used int64) {
-	ctx, cancel := detached(c.r.Context(), settleTime)
+// take takes what a request to a network's buckets charges, for good.
+func (h *Handler) take(r *http.Request, allowed allowance, req bucket.Request) *apiError {
+	asking, cancel := allowed.asking(r.Context())
 	defer cancel()
-	if err := c.reservation.Settle(ctx, []int64{used}); err != nil {
-		logger(ctx).Error("settle failed: the hold expires by itself", "reservation", c.reservation.ID(), "error", err)
+	req.MaxInFlight, req.Deadline = maxNetworkCalls, h.Now().Add(takeTime)
+	d, err := h.Buckets.Reserve(asking, req)
+	if err != nil {
+		return h.notCheckable(r, err)
 	}
+	if d.Reservation == nil {
+		return tooManyChallenges(d.Denials[0])
+	}
+	settling, cancel := allowed.takingBack(r.Context())
+	defer cancel()
+	used := make([]int64, len(req.Charges))
+	for i, c := range req.Charges {
+		used[i] = c.Cost
+	}
+	if err := d.Reservation.Settle(settling, used); err != nil {
+		logger(r.Context()).Error("settle failed: the hold expires by itself", "reservation", d.Reservation.ID(), "error", err)
+	}
+	return nil
+}
+
+func (h *Handler) notCheckable(r *http.Request, err error) *apiError {
+	logger(r.Context()).Error("reserve failed", "error", err)
+	return unavailable(storeUnavailable, "The challenge could not be checked at the moment. Try again.")
+}
+
+func tooManyChallenges(d bucket.Denial) *apiError {
+	wait := retryAfter(d)
+	return &apiError{code: rateLimitExceeded, retryAfter: wait,
+		message: "Too many challenges were solved from your network. You can ask again in " + inWords(wait) + ".",
+		limit: &limitError{Limit: d.Limit.Name, Unit: string(policy.Requests), RetryAfter: ceilSeconds(wait),
+			Requested: d.Requested, Remaining: d.Remaining}}
 }
 
 // softShare is the share of a client's limits beyond which it is challenged, or 0

@@ -38,12 +38,15 @@ func (h *Handler) limits(w http.ResponseWriter, r *http.Request, e *entry) *apiE
 		return apiErr
 	}
 	e.identify(id)
-	setting, err := h.Fuse.Begin(r.Context())()
-	if err != nil {
-		logger(r.Context()).Error("the fuse was never read", "error", err)
+	fuseState := h.Fuse.Begin(r.Context())
+	asking, cancel := h.allowance().asking(r.Context())
+	defer cancel()
+	state, err := h.Buckets.Peek(asking, id.key())
+	setting, fuseErr := fuseState()
+	if fuseErr != nil {
+		logger(r.Context()).Error("the fuse was never read", "error", fuseErr)
 		return unavailable(storeUnavailable, "The limits could not be read at the moment. Try again.")
 	}
-	state, err := h.Buckets.Peek(r.Context(), id.key())
 	if err != nil {
 		logger(r.Context()).Error("peek failed", "error", err)
 		return unavailable(storeUnavailable, "The limits could not be read at the moment. Try again.")

@@ -16,6 +16,7 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -61,6 +62,10 @@ type Config struct {
 	Passes     *challenge.Passes
 	Used       *challenge.Used
 
+	// What a request may ask of the store before its call, and take back after that: see
+	// allowance. 0: 2.5 s and 1.2 s.
+	AskTime, TakeBackTime time.Duration
+
 	Log     *slog.Logger
 	Metrics *emf.Writer // nil: none
 	Now     func() time.Time
@@ -71,6 +76,7 @@ type Handler struct {
 	Config
 	offers map[audience]map[string]*offer // by feature
 	routes map[string]map[string]route    // by path, by method
+	wrong  *wrongs
 	// started stands for the age of all models, which nobody asks for.
 	started time.Time
 }
@@ -88,7 +94,8 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Policy.Tiers[policy.Anonymous] != nil && cfg.Networks == nil {
 		return nil, errors.New("handler: anonymous callers need Config.Networks")
 	}
-	h := &Handler{Config: cfg, offers: map[audience]map[string]*offer{}, started: cfg.Now()}
+	cfg.AskTime, cfg.TakeBackTime = cmp.Or(cfg.AskTime, askTime), cmp.Or(cfg.TakeBackTime, takeBackTime)
+	h := &Handler{Config: cfg, offers: map[audience]map[string]*offer{}, wrong: newWrongs(), started: cfg.Now()}
 	for _, t := range cfg.Policy.Tiers {
 		for _, k := range h.kinds(t) {
 			offers := map[string]*offer{}

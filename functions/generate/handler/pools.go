@@ -17,7 +17,7 @@ import (
 type purse []*bucket.PoolReservation
 
 // setAside takes the worst case of a call from each pool that it draws on. If one
-// denies, what the others gave goes back.
+// denies, the purse holds what the others gave.
 func (h *Handler) setAside(ctx context.Context, t *policy.Tier, amount price.Pico) (purse, *apiError) {
 	var p purse
 	if amount == 0 {
@@ -29,24 +29,16 @@ func (h *Handler) setAside(ctx context.Context, t *policy.Tier, amount price.Pic
 			p = append(p, r)
 			continue
 		}
-		p.giveBack(ctx)
 		if err != nil {
 			logger(ctx).Error("drawing from a pool failed", "pool", pool.Name, "error", err)
-			return nil, unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")
+			return p, unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")
 		}
 		logger(ctx).Warn("spend ceiling reached", "pool", pool.Name, "retry_after", denial.RetryAfter.String())
 		e := refuse(spendCeilingReached, "", "This service has reached its spending limit. You can ask again in %s.", inWords(denial.RetryAfter))
 		e.retryAfter = max(time.Second, denial.RetryAfter)
-		return nil, e
+		return p, e
 	}
 	return p, nil
-}
-
-// giveBack settles a call that is not made. It outlives the request's context.
-func (p purse) giveBack(ctx context.Context) {
-	ctx, cancel := detached(ctx, settleTime)
-	defer cancel()
-	p.settle(ctx, 0)
 }
 
 // settle gives back what was not used. Money that fails to come back is refilled

@@ -1,0 +1,90 @@
+package handler
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/jellydator/ttlcache/v3"
+
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+)
+
+// Each solution that a third party verifies costs a call to it, a wrong one too. Whoever
+// sends nonsense must not make us flood it, and must not use up what neighbours need. So
+// there are three bounds, each wider than the one before:
+//
+//   - what one browser of an address has sent wrongly, in this process alone and for
+//     nothing: a plain script ends here, and takes nothing from others behind its address;
+//   - what an address sends: a script that changes its user agent ends here, and takes
+//     nothing from other addresses of its network;
+//   - what a network sends.
+var (
+	wrongOfClient = bucket.Limit{Name: policy.LimitSiteverify, Capacity: 20, Period: time.Minute}
+	sentOfSource  = bucket.Limit{Name: policy.LimitSiteverify, Capacity: 60, Period: time.Minute}
+	sentOfNetwork = bucket.Limit{Name: policy.LimitSiteverify, Capacity: 240, Period: time.Minute}
+)
+
+// mayAsk counts a call to the third party, or refuses it.
+func (h *Handler) mayAsk(r *http.Request, at location, allowed allowance) *apiError {
+	if wait := h.wrong.wait(h.wrongKey(at), h.Now()); wait > 0 {
+		return tooManyChallenges(bucket.Denial{Limit: wrongOfClient, Requested: 1, RetryAfter: wait})
+	}
+	source, err := h.Networks.SourceKey(at.signals.Addr, h.Now())
+	if err != nil {
+		return unknownSource(r, err)
+	}
+	// An item of its own: sources are not to crowd the browsers out of the network's.
+	return h.take(r, allowed, bucket.Request{
+		Key:     "net#" + at.networks[0] + "#" + policy.LimitSiteverify,
+		Client:  bucket.Client{Key: source, MaxInFlight: maxNetworkCalls},
+		Charges: []bucket.Charge{{Limit: sentOfNetwork, Cost: 1}, {Limit: sentOfSource, Cost: 1, OfClient: true}},
+	})
+}
+
+// refusedBy counts a solution that the third party has refused.
+func (h *Handler) refusedBy(at location) { h.wrong.add(h.wrongKey(at), h.Now()) }
+
+// wrongKey tells the browsers of an address apart. It is kept in memory alone.
+func (h *Handler) wrongKey(at location) string {
+	client, err := h.Networks.Client(at.signals, h.Now())
+	if err != nil { // of no address, which locate has refused
+		return ""
+	}
+	return at.signals.Addr.String() + " " + client
+}
+
+// wrongs counts wrong solutions by who sent them, in memory: the last of many.
+type wrongs struct {
+	mu   sync.Mutex
+	full *ttlcache.Cache[string, time.Time] // when each is as if nothing had been
+}
+
+func newWrongs() *wrongs {
+	return &wrongs{full: ttlcache.New(ttlcache.WithCapacity[string, time.Time](10_000))}
+}
+
+// wrongCost is how long a wrong solution takes to be forgotten.
+var wrongCost = wrongOfClient.Period / time.Duration(wrongOfClient.Capacity)
+
+// wait is how long somebody must wait until another solution of theirs is looked at; 0:
+// not at all.
+func (w *wrongs) wait(key string, now time.Time) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e := w.full.Get(key); e != nil {
+		return max(0, e.Value().Add(wrongCost).Sub(now)-wrongOfClient.Period)
+	}
+	return 0
+}
+
+func (w *wrongs) add(key string, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	from := now
+	if e := w.full.Get(key); e != nil && e.Value().After(now) {
+		from = e.Value()
+	}
+	w.full.Set(key, from.Add(wrongCost), ttlcache.NoTTL)
+}
