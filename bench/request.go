@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
+	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
@@ -108,7 +108,7 @@ func (l *lab) handler(ctx context.Context, users *signer, clock *ticker) (http.H
 	return handler.New(handler.Config{
 		Policy: l.policy, Buckets: b, Providers: providers, Verifier: verifier, Pools: pools,
 		Fuse: fuse.NewReader(store, "limits", clock.now), Networks: networks, Source: source, Challenges: altcha, Altcha: altcha,
-		Log: slog.New(slog.NewJSONHandler(io.Discard, nil)), Now: clock.now,
+		Log: environ.NewLog(io.Discard), Now: clock.now,
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
+	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
@@ -70,7 +71,7 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 
 	log := slog.New(slog.DiscardHandler)
 	if c.Verbose {
-		log = slog.New(slog.NewJSONHandler(s.err, nil))
+		log = environ.NewLog(s.err)
 	}
 	slog.SetDefault(log)
 

@@ -138,7 +138,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Request-Id", id)
 	w.Header().Set("Cache-Control", "no-store")
 	defer func() {
-		e.log(ctx, r.Method, r.URL.Path, h.Now())
+		e.log(ctx, lambdahttp.KnownMethod(r.Method), h.shown(r), h.Now())
 		if h.Metrics != nil {
 			h.Metrics.Write(e.metrics()...)
 		}
@@ -191,6 +191,15 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *entry) *apiEr
 		return nil
 	}
 	return serve(h, w, r, e)
+}
+
+// shown is the path of a request as the log has it: a route, or that it is none. What a
+// caller chose would be as long as the caller likes, and the log costs what is written.
+func (h *Handler) shown(r *http.Request) string {
+	if _, known := h.routes[r.URL.Path]; known {
+		return r.URL.Path
+	}
+	return "other"
 }
 
 func allowed(methods map[string]route) string {
