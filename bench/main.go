@@ -36,6 +36,7 @@ var topics = []topic{
 	{"latency", latency},
 	{"storm", storm},
 	{"request", requestCost},
+	{"refusals", refusals},
 	{"tokens", tokenCounting},
 	{"ledger", ledgerSums},
 	{"start", coldStart},

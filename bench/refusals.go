@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
+	"github.com/tokenfuse/tokenfuse/internal/emf"
+	"github.com/tokenfuse/tokenfuse/internal/environ"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/local/upstream"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+)
+
+// Prices of us-east-1 on arm64 in November 2026, in dollars, as docs/deploy.md has them.
+const (
+	perGatewayRequest = 3.50 / 1e6
+	perLambdaRequest  = 0.20 / 1e6
+	perGBSecond       = 0.0000133334
+	perLoggedByte     = 0.50 / 1e9
+	perWriteUnit      = 0.625 / 1e6
+
+	lambdaGB = 0.5
+	// storeTime is what a round trip to DynamoDB takes from within its region; here it is
+	// less.
+	storeTime = 5 * time.Millisecond
+	// otherLines is what API Gateway's access log and Lambda's own lines have of a request,
+	// in bytes: about 450 and 550.
+	otherLines = 1000
+)
+
+// refusal is a kind of request that is refused.
+type refusal struct {
+	name    string
+	status  int
+	uses    bool          // up a limit before
+	pause   time.Duration // between two
+	request func(ctx context.Context) *http.Request
+	dollars float64 // the goal for a million
+}
+
+// refusals measures what it costs to refuse a million requests, by kind: a flood that gets
+// nothing else has this price.
+func refusals(ctx context.Context, l *lab) ([]table, error) {
+	long := strings.Repeat("x", 16<<10)
+	post := func(ctx context.Context, body string) *http.Request {
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/chat/completions", strings.NewReader(body))
+		r.RemoteAddr = "203.0.113.7:4711"
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("User-Agent", "bench")
+		return r
+	}
+	ask := func(ctx context.Context) *http.Request {
+		return post(ctx, `{"model":"docqa","max_tokens":400,"messages":[{"role":"user","content":"[[long]] What does the contract say?"}]}`)
+	}
+	t := table{Title: "A million refusals", Columns: []column{{"log, bytes", 0}, {"metrics, bytes", 0}, {"write units", 1}, {"processor, ms", 2}, {"dollars", 2}}}
+	for _, kind := range []refusal{
+		{"404, an address of 16 KB", 404, false, 0, func(ctx context.Context) *http.Request {
+			return httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/"+long, nil)
+		}, 4.5},
+		{"400, 16 KB that are no JSON", 400, false, 0, func(ctx context.Context) *http.Request { return post(ctx, long) }, 4.5},
+		{"401, a token of 16 KB", 401, false, 0, func(ctx context.Context) *http.Request {
+			r := ask(ctx)
+			r.Header.Set("Authorization", "Bearer "+long)
+			return r
+		}, 4.5},
+		{"413, more than 1 MB", 413, false, 0, func(ctx context.Context) *http.Request { return post(ctx, strings.Repeat(long, 65)) }, 4.6},
+		{"429, once a second", 429, true, 1100 * time.Millisecond, ask, 5.5},
+		{"429, remembered", 429, true, 10 * time.Millisecond, ask, 4.8},
+	} {
+		values, err := l.refuse(ctx, kind)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", kind.name, err)
+		}
+		t.add(kind.name, values...)
+		t.expect(atMost, kind.dollars, 4)
+	}
+	return []table{t}, nil
+}
+
+// refuse measures one kind: bytes of log and of metrics, write units and processor time
+// of one, and the price of a million.
+func (l *lab) refuse(ctx context.Context, kind refusal) ([]float64, error) {
+	_, client, name, err := l.table(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	p, stop, err := l.withoutChallenges()
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	db, now := &metered{Client: client}, time.Now()
+	clock := func() time.Time { return now }
+	var log, metrics bytes.Buffer
+	h, err := handler.Build(ctx, handler.Parts{
+		Policy: p, DynamoDB: db, Bucket: bucket.Options{Table: name}, Now: clock,
+		Log: environ.NewLog(&log), Metrics: emf.New(&metrics, "tokenfuse", clock),
+		Secret: func(context.Context, policy.Secret) (string, error) { return "a-secret-of-this-bench-alone", nil },
+	})
+	if err != nil {
+		return nil, err
+	}
+	one := func() int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, kind.request(ctx))
+		return w.Code
+	}
+	for range 1000 {
+		if status := one(); status == kind.status {
+			break
+		} else if !kind.uses {
+			return nil, fmt.Errorf("status %d", status)
+		}
+		now = now.Add(3500 * time.Millisecond) // so that tokens are what runs out
+	}
+	const requests = 10
+	log.Reset()
+	metrics.Reset()
+	db.take()
+	before := processorTime()
+	for range requests {
+		now = now.Add(kind.pause)
+		if status := one(); status != kind.status {
+			return nil, fmt.Errorf("status %d", status)
+		}
+	}
+	processor := (processorTime() - before) / requests
+	units := db.take() / requests
+	logged, measured := float64(log.Len())/requests, float64(metrics.Len())/requests
+	billed := (processor + time.Duration(units*float64(storeTime)) + time.Millisecond - 1).Truncate(time.Millisecond)
+	dollars := perGatewayRequest + perLambdaRequest + billed.Seconds()*lambdaGB*perGBSecond +
+		(logged+measured+otherLines)*perLoggedByte + units*perWriteUnit
+	return []float64{logged, measured, units, milliseconds(processor), 1e6 * dollars}, nil
+}
+
+var (
+	challengeAt = regexp.MustCompile(`(?m)^ *challenge_at:.*$`)
+	baseURL     = regexp.MustCompile(`base_url: *\S+`)
+)
+
+// withoutChallenges is the configuration with a model of ours, and with denials in place
+// of challenges.
+func (l *lab) withoutChallenges() (*policy.Policy, func(), error) {
+	config, err := os.ReadFile(l.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	model := httptest.NewServer(upstream.New(upstream.Options{}))
+	config = challengeAt.ReplaceAll(baseURL.ReplaceAll(config, []byte("base_url: "+model.URL+"/v1")), nil)
+	p, err := policy.Parse(config)
+	if err != nil {
+		model.Close()
+		return nil, nil, err
+	}
+	return p, model.Close, nil
+}
