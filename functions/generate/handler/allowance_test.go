@@ -66,6 +66,15 @@ func TestUnavailableWithinFourSeconds(t *testing.T) {
 		a.header.Set("Took", time.Since(begun).String())
 		return a
 	}
+	third := func() func(int, string) faults.Fault { // each item answers its third send
+		sends := map[string]int{}
+		return func(_ int, key string) faults.Fault {
+			if sends[key]++; sends[key]%3 == 0 {
+				return faults.None
+			}
+			return faults.Hang
+		}
+	}
 	for name, test := range map[string]struct {
 		ask  func(*rig) answer
 		plan func(n int, key string) faults.Fault
@@ -88,15 +97,17 @@ func TestUnavailableWithinFourSeconds(t *testing.T) {
 				return faults.None
 			}
 		}(), true},
-		"one answer of three":         {visitor, every(3, faults.Hang), false},
-		"errors and silence in turn":  {user, func(n int, _ string) faults.Fault { return []faults.Fault{faults.ServerError, faults.Hang}[n%2] }, true},
-		"throttled":                   {visitor, every(1000, faults.Throttled), true},
-		"limits, nothing is answered": {limits, every(1000, faults.Hang), true},
-		"limits, the fuse hangs":      {limits, only(faults.Hang, "fuse"), true},
-		"a pass, nothing is answered": {pass, every(1000, faults.Hang), false},
-		"a pass, the network hangs":   {pass, only(faults.Hang, "net#"), false},
-		"a pass, claimed in silence":  {pass, only(faults.HangReply, "used#"), false},
-		"a pass, one of two":          {pass, every(2, faults.Hang), false},
+		"each item answers its third send": {visitor, third(), false},
+		"of a user, too":                   {user, third(), false},
+		"one answer of three":              {visitor, every(3, faults.Hang), false},
+		"errors and silence in turn":       {user, func(n int, _ string) faults.Fault { return []faults.Fault{faults.ServerError, faults.Hang}[n%2] }, true},
+		"throttled":                        {visitor, every(1000, faults.Throttled), true},
+		"limits, nothing is answered":      {limits, every(1000, faults.Hang), true},
+		"limits, the fuse hangs":           {limits, only(faults.Hang, "fuse"), true},
+		"a pass, nothing is answered":      {pass, every(1000, faults.Hang), false},
+		"a pass, the network hangs":        {pass, only(faults.Hang, "net#"), false},
+		"a pass, claimed in silence":       {pass, only(faults.HangReply, "used#"), false},
+		"a pass, one of two":               {pass, every(2, faults.Hang), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

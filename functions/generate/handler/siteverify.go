@@ -28,12 +28,12 @@ var (
 
 // mayAsk counts a call to the third party, or refuses it.
 func (h *Handler) mayAsk(r *http.Request, at location, allowed allowance) *apiError {
-	if wait := h.wrong.wait(h.wrongKey(at), h.Now()); wait > 0 {
-		return tooManyChallenges(bucket.Denial{Limit: wrongOfClient, Requested: 1, RetryAfter: wait})
-	}
-	source, err := h.Networks.SourceKey(at.signals.Addr, h.Now())
+	source, client, err := h.sender(at)
 	if err != nil {
 		return unknownSource(r, err)
+	}
+	if wait := h.wrong.wait(source+client, h.Now()); wait > 0 {
+		return tooManyChallenges(bucket.Denial{Limit: wrongOfClient, Requested: 1, RetryAfter: wait})
 	}
 	// An item of its own: sources are not to crowd the browsers out of the network's.
 	return h.take(r, allowed, bucket.Request{
@@ -44,15 +44,19 @@ func (h *Handler) mayAsk(r *http.Request, at location, allowed allowance) *apiEr
 }
 
 // refusedBy counts a solution that the third party has refused.
-func (h *Handler) refusedBy(at location) { h.wrong.add(h.wrongKey(at), h.Now()) }
-
-// wrongKey tells the browsers of an address apart. It is kept in memory alone.
-func (h *Handler) wrongKey(at location) string {
-	client, err := h.Networks.Client(at.signals, h.Now())
-	if err != nil { // of no address, which locate has refused
-		return ""
+func (h *Handler) refusedBy(at location) {
+	if source, client, err := h.sender(at); err == nil {
+		h.wrong.add(source+client, h.Now())
 	}
-	return at.signals.Addr.String() + " " + client
+}
+
+// sender gives the codes of an address and of a browser.
+func (h *Handler) sender(at location) (source, client string, err error) {
+	if source, err = h.Networks.SourceKey(at.signals.Addr, h.Now()); err != nil {
+		return "", "", err
+	}
+	client, err = h.Networks.Client(at.signals, h.Now())
+	return source, client, err
 }
 
 // wrongs counts wrong solutions by who sent them, in memory: the last of many.
