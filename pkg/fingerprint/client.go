@@ -64,12 +64,7 @@ func (k *Keyer) SourceKey(addr netip.Addr, now time.Time) (string, error) {
 		return "", errNoAddress
 	}
 	network := networkOf(addr)
-	plain := addr.Unmap().WithZone("")
-	source := plain.AsSlice()
-	if plain.Is6() && network[0] == 6 {
-		source = source[:8]
-	}
-	key := k.mac(forSource, network, dayBytes(k.dayOf(network, now)), source)
+	key := k.mac(forSource, network, dayBytes(k.dayOf(network, now)), sourceOf(addr))
 	return base32.StdEncoding.EncodeToString(key[:clientKeyBytes]), nil
 }
 

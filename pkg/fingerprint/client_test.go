@@ -241,3 +241,42 @@ func BenchmarkClient(b *testing.B) {
 		client(b, k, s, noon)
 	}
 }
+
+// A source is one IPv4 address, however it is written, or a /64 of IPv6.
+func TestSourceKey(t *testing.T) {
+	t.Parallel()
+	k, err := fingerprint.New([]byte("a secret of at least 16 bytes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	key := func(addr string) string {
+		t.Helper()
+		s, err := k.SourceKey(netip.MustParseAddr(addr), now)
+		if err != nil || len(s) != 8 {
+			t.Fatalf("%s: %q, %v", addr, s, err)
+		}
+		return s
+	}
+	for _, same := range [][2]string{
+		{"203.0.113.7", "203.0.113.7"}, {"203.0.113.7", "::ffff:203.0.113.7"}, {"203.0.113.7", "64:ff9b::203.0.113.7"},
+		{"203.0.113.7", "2002:cb00:7107::1"}, {"203.0.113.7", "2002:cb00:7107:9::2"}, {"2001:db8:1:2::1", "2001:db8:1:2:ffff::9"},
+	} {
+		if key(same[0]) != key(same[1]) {
+			t.Errorf("%s and %s are two sources", same[0], same[1])
+		}
+	}
+	for _, other := range [][2]string{{"203.0.113.7", "203.0.113.8"}, {"2001:db8:1:2::1", "2001:db8:1:3::1"}, {"203.0.113.7", "203.0.114.7"}} {
+		if key(other[0]) == key(other[1]) {
+			t.Errorf("%s and %s are one source", other[0], other[1])
+		}
+	}
+	today := key("203.0.113.7")
+	now = now.Add(24 * time.Hour)
+	if key("203.0.113.7") == today {
+		t.Error("the key outlives its day")
+	}
+	if _, err := k.SourceKey(netip.Addr{}, now); err == nil {
+		t.Error("a key of no address")
+	}
+}

@@ -140,15 +140,23 @@ var (
 
 // networkOf is the network of a valid addr: the IP version, then the prefix.
 func networkOf(addr netip.Addr) []byte {
+	source := sourceOf(addr)
+	if source[0] == 4 {
+		return source[:4:4]
+	}
+	return source[:7:7]
+}
+
+// sourceOf is the IP version, then the IPv4 address that a valid addr is or stands for, or
+// the first 64 bits of an IPv6 address.
+func sourceOf(addr netip.Addr) []byte {
 	addr = addr.Unmap().WithZone("")
 	b := addr.As16()
 	switch {
-	case addr.Is4():
-		return append([]byte{4}, b[12:15]...)
-	case translated.Contains(addr):
-		return append([]byte{4}, b[12:15]...)
+	case addr.Is4(), translated.Contains(addr):
+		return append([]byte{4}, b[12:16]...)
 	case sixToFour.Contains(addr):
-		return append([]byte{4}, b[2:5]...)
+		return append([]byte{4}, b[2:6]...)
 	}
-	return append([]byte{6}, b[:6]...)
+	return append([]byte{6}, b[:8]...)
 }
