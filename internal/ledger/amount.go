@@ -2,37 +2,31 @@ package ledger
 
 import (
 	"cmp"
-	"errors"
-	"math"
 	"slices"
 	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
-// ErrOverflow: a sum is beyond int64: in money, above 9.2 million dollars.
-var ErrOverflow = errors.New("ledger: a sum is too large")
-
-// Amount is what some calls come to.
+// Amount is what some calls come to. A sum saturates: beyond int64, which in money is
+// 9.2 million dollars, it is the most that int64 holds. An error instead would keep
+// the alarm from seeing any of it.
 type Amount struct {
 	Calls         int64
 	Cost          price.Pico
 	Abandoned     int64      // of Calls: those that nobody knows the end of
 	AbandonedCost price.Pico // of Cost: the worst that those can have cost
-	Estimated     int64      // of Calls: those whose usage the provider did not report
+	Estimated     int64      // of Calls: those whose usage is not what the provider reported
 }
 
-// add adds b. Neither may be negative.
-func (a *Amount) add(b Amount) error {
-	if b.Calls > math.MaxInt64-a.Calls || b.Cost > math.MaxInt64-a.Cost {
-		return ErrOverflow // the other parts are not larger
-	}
-	a.Calls += b.Calls
-	a.Cost += b.Cost
-	a.Abandoned += b.Abandoned
-	a.AbandonedCost += b.AbandonedCost
-	a.Estimated += b.Estimated
-	return nil
+// add adds b. Neither may be negative. No part grows beyond its whole, since all
+// saturate at the same figure.
+func (a *Amount) add(b Amount) {
+	a.Calls = price.Sum(a.Calls, b.Calls)
+	a.Cost = price.Sum(a.Cost, b.Cost)
+	a.Abandoned = price.Sum(a.Abandoned, b.Abandoned)
+	a.AbandonedCost = price.Sum(a.AbandonedCost, b.AbandonedCost)
+	a.Estimated = price.Sum(a.Estimated, b.Estimated)
 }
 
 // valid reports whether a can be a sum of events.
@@ -75,42 +69,30 @@ func newTally() *tally {
 	return t
 }
 
-func (t *tally) addRecord(r record) error {
+func (t *tally) addRecord(r record) {
 	a := r.amount()
-	// If the total does not overflow no part of it does.
-	if err := t.total.add(a); err != nil {
-		return err
-	}
+	t.total.add(a)
 	for k, name := range [kinds]string{byTier: r.Tier, byFeature: r.Feature, byModel: r.Model, byIdentity: r.Identity} {
-		if err := t.addTo(kind(k), name, a); err != nil {
-			return err
-		}
+		t.addTo(kind(k), name, a)
 	}
-	return nil
 }
 
-func (t *tally) addTo(k kind, name string, a Amount) error {
+func (t *tally) addTo(k kind, name string, a Amount) {
 	sum, known := t.by[k][name]
 	if !known {
 		name = strings.Clone(name) // it outlives the item, of which it is a part
 	}
-	err := sum.add(a)
+	sum.add(a)
 	t.by[k][name] = sum
-	return err
 }
 
-func (t *tally) merge(o *tally) error {
-	if err := t.total.add(o.total); err != nil {
-		return err
-	}
+func (t *tally) merge(o *tally) {
+	t.total.add(o.total)
 	for k, sums := range o.by {
 		for name, a := range sums {
-			if err := t.addTo(kind(k), name, a); err != nil {
-				return err
-			}
+			t.addTo(kind(k), name, a)
 		}
 	}
-	return nil
 }
 
 // top gives the dearest identities, the dearest first.

@@ -9,8 +9,8 @@
 //   - Exact. A sum holds every event whose recording was acknowledged before the
 //     sum began and whose time is in the window, to the microsecond and the
 //     pico-dollar, each in full, the dearest identities included. It holds nothing
-//     else but what is recorded while it is being made. A sum beyond int64 is an
-//     error.
+//     else but what is recorded while it is being made. A sum beyond int64 (9.2
+//     million dollars) is the most that int64 holds.
 //   - Late is not lost. A minute is closed, summed for good in a roll-up beside the
 //     events, once no settle can come any more: LongestCall and Grace after its
 //     end. Whatever still comes, an abandoned call above all, takes its minute's

@@ -29,8 +29,8 @@ type Event struct {
 	Usage       price.Usage
 	Cost        price.Pico
 	Outcome     Outcome
-	// Estimated: the provider reported no usage. Usage is the worst case then, and
-	// Cost its price.
+	// Estimated: Usage and Cost are not what the provider reported, but the worst
+	// case or, where that is more, what was seen.
 	Estimated bool
 }
 

@@ -6,11 +6,15 @@
 // about 9.2 million dollars.
 //
 // Guarantees: each token is priced once, by its kind; the parts of a call add up
-// to its total; WorstCase is never below Cost for a call within its bounds.
+// to its total; WorstCase is never below Cost for a call within its bounds. No
+// figure wraps around: what is beyond int64 is the most that int64 holds, so that
+// whatever a provider claims, nothing turns negative or small.
 package price
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 	"strings"
 )
 
@@ -20,13 +24,33 @@ type Pico int64
 // Dollar is one US dollar.
 const Dollar Pico = 1_000_000_000_000
 
-// microDollar is the unit of spend limits.
-const microDollar Pico = 1_000_000
+// MicroDollar is the unit in which spend limits are shown.
+const MicroDollar Pico = 1_000_000
 
-// MicroDollars gives p in micro-dollars, rounded up, so that what is counted
-// against a limit is never less than what was spent. p must not be negative.
+// MicroDollars gives p in micro-dollars, rounded up. p must not be negative.
 func (p Pico) MicroDollars() int64 {
-	return int64((p + microDollar - 1) / microDollar)
+	whole := p / MicroDollar
+	if p%MicroDollar > 0 {
+		whole++
+	}
+	return int64(whole)
+}
+
+// Sum adds two amounts, or counts, neither of them negative. It saturates.
+func Sum[N ~int64](a, b N) N {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// times is the price of n tokens at r each, neither of them negative. It saturates.
+func (r Pico) times(n int64) Pico {
+	hi, lo := bits.Mul64(uint64(n), uint64(r))
+	if hi > 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return Pico(lo)
 }
 
 // String gives p in dollars, exactly, without trailing zeros: "0.0004".
@@ -54,12 +78,13 @@ type Usage struct {
 }
 
 // Total is the number of tokens that counts against a token limit.
-func (u Usage) Total() int64 { return u.Input + u.Output }
+func (u Usage) Total() int64 { return Sum(u.Input, u.Output) }
 
 // Valid reports whether u can be true: nothing negative or absurdly large, and
-// no part larger than its whole. A provider's answer is not trusted to be.
+// no part larger than its whole. A provider's answer is not trusted to be. Whether a
+// model can have u is up to its context.
 func (u Usage) Valid() bool {
-	const most = 1 << 40 // far above any context window, far below overflow when priced
+	const most = 1 << 40 // far above any context window
 	for _, n := range [...]int64{u.Input, u.CachedInput, u.CacheWrite, u.Output, u.Reasoning} {
 		if n < 0 || n > most {
 			return false
@@ -89,12 +114,13 @@ type Table struct {
 func (t Table) Cost(u Usage) Pico {
 	r := t.rates(u.Input)
 	uncached := u.Input - u.CachedInput - u.CacheWrite
-	return Pico(uncached)*r.Input + Pico(u.CachedInput)*r.CachedInput +
-		Pico(u.CacheWrite)*r.CacheWrite + Pico(u.Output)*r.Output
+	input := Sum(r.Input.times(uncached), Sum(r.CachedInput.times(u.CachedInput), r.CacheWrite.times(u.CacheWrite)))
+	return Sum(input, r.Output.times(u.Output))
 }
 
 // WorstCase is the most that a call with at most the given numbers of input and
-// output tokens can cost: every input token at the dearest input rate.
+// output tokens, neither of them negative, can cost: every input token at the dearest
+// input rate.
 func (t Table) WorstCase(input, output int64) Pico {
 	worst := t.Rates.worst(input, output)
 	if t.LongAbove > 0 && input > t.LongAbove {
@@ -123,16 +149,16 @@ func (t Table) rates(input int64) Rates {
 func (r Rates) dearestInput() Pico { return max(r.Input, r.CachedInput, r.CacheWrite) }
 
 func (r Rates) worst(input, output int64) Pico {
-	return Pico(input)*r.dearestInput() + Pico(output)*r.Output
+	return Sum(r.dearestInput().times(input), r.Output.times(output))
 }
 
 func (r Rates) affordable(input int64, budget Pico) int64 {
-	rest := budget - Pico(input)*r.dearestInput()
-	if rest < 0 {
+	cost := r.dearestInput().times(input)
+	if cost > budget {
 		return -1
 	}
 	if r.Output == 0 {
 		return 1 << 40
 	}
-	return int64(rest / r.Output)
+	return int64((budget - cost) / r.Output)
 }

@@ -68,6 +68,54 @@ func TestWorstCaseCoversEveryCallWithinItsBounds(t *testing.T) {
 	})
 }
 
+// dear are the dearest rates that a policy may have, and dearer ones yet.
+var dear = []Table{
+	{Rates: Rates{1e10, 1e10, 1e10, 1e10}},
+	{Rates: Rates{1e10, 1e10, 1e10, 1e10}, LongAbove: 10, Long: Rates{1e10, 1e10, 1e10, 1e10}},
+	{Rates: Rates{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}},
+}
+
+// What is beyond int64 is the most that it holds: money that wrapped around would be
+// refunded.
+func TestSaturation(t *testing.T) {
+	for _, table := range dear {
+		for _, u := range []Usage{
+			{Input: 1 << 40}, {Output: 1 << 40}, {Input: 1 << 40, CachedInput: 1 << 40}, {Input: 1 << 40, CacheWrite: 1 << 40},
+			{Input: math.MaxInt64, Output: math.MaxInt64}, {Input: 1 << 62, Output: 1 << 62}, {Input: math.MaxInt64, CachedInput: 1 << 62, CacheWrite: 1 << 61},
+		} {
+			if got := table.Cost(u); got != math.MaxInt64 {
+				t.Errorf("%+v costs %d", u, got)
+			}
+			if got := table.WorstCase(u.Input, u.Output); got != math.MaxInt64 {
+				t.Errorf("at worst %+v costs %d", u, got)
+			}
+		}
+		for _, input := range []int64{1 << 40, 1 << 62, math.MaxInt64} {
+			if got := table.AffordableOutput(input, 1e18); got >= 0 {
+				t.Errorf("after %d tokens of input %d of output are affordable", input, got)
+			}
+		}
+	}
+	// Just below nothing is lost.
+	if got := (Table{Rates: Rates{Input: 1, Output: 1}}).Cost(Usage{Input: math.MaxInt64 - 1, Output: 1}); got != math.MaxInt64 {
+		t.Errorf("%d", got)
+	}
+	if got := (Table{Rates: Rates{Input: 1, Output: 2}}).Cost(Usage{Input: 1, Output: math.MaxInt64 / 2}); got != math.MaxInt64 {
+		t.Errorf("%d", got)
+	}
+	for _, u := range []Usage{{Input: math.MaxInt64, Output: 1}, {Input: 1 << 62, Output: 1 << 62}} {
+		if got := u.Total(); got != math.MaxInt64 {
+			t.Errorf("%+v is %d tokens", u, got)
+		}
+	}
+	if got := (Usage{Input: math.MaxInt64 - 1, Output: 1}).Total(); got != math.MaxInt64 {
+		t.Errorf("%d tokens", got)
+	}
+	if got := Sum[Pico](math.MaxInt64-7, 6); got != math.MaxInt64-1 {
+		t.Errorf("the sum is %d", got)
+	}
+}
+
 func TestUsageValid(t *testing.T) {
 	for _, u := range []Usage{
 		{Input: -1}, {Output: -1}, {Input: 1 << 62}, {Input: 10, CachedInput: 11}, {Input: 10, CachedInput: 6, CacheWrite: 5},
@@ -91,7 +139,7 @@ func TestPico(t *testing.T) {
 			t.Errorf("%d: %s, want %s", int64(p), got, want)
 		}
 	}
-	for p, want := range map[Pico]int64{0: 0, 1: 1, 1_000_000: 1, 1_000_001: 2, Dollar: 1_000_000} {
+	for p, want := range map[Pico]int64{0: 0, 1: 1, 1_000_000: 1, 1_000_001: 2, Dollar: 1_000_000, math.MaxInt64: 9_223_372_036_855} {
 		if got := p.MicroDollars(); got != want {
 			t.Errorf("%d: %d micro-dollars, want %d", int64(p), got, want)
 		}
