@@ -102,7 +102,7 @@ func deploy(t *testing.T) deployment {
 	}
 	var charges []bucket.Charge
 	for _, l := range limits.Of(p, p.Tiers["user"], limits.User) {
-		charges = append(charges, bucket.Charge{Limit: l.Limit, Cost: map[string]int64{"cv": 10, "tokens": 25_000, "spend": 500_000}[l.Name]})
+		charges = append(charges, bucket.Charge{Limit: l.Limit, Cost: map[string]int64{"cv": 10, "tokens": 25_000, "spend": 500_000_000_000}[l.Name]})
 	}
 	r, err := d.buckets.Reserve(t.Context(), bucket.Request{Key: "user#123", Charges: charges, MaxInFlight: 1, Deadline: now.Add(time.Minute)})
 	if err != nil || r.Reservation == nil {

@@ -8,6 +8,7 @@ package limits
 
 import (
 	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
@@ -49,6 +50,9 @@ func (k Kind) ShownID(id string) string {
 }
 
 // Limit is a limit of an identity: the rule for the bucket, and what it counts.
+//
+// The bucket counts money in pico-dollars, as the ledger does, so that many cheap
+// calls are not rounded up one by one. People see it in Unit: Shown and Asked.
 type Limit struct {
 	bucket.Limit
 	Unit      policy.Unit
@@ -118,5 +122,26 @@ func OfPasses(p *policy.Passes) Limit {
 }
 
 func newLimit(l *policy.Limit, r bucket.Return) Limit {
-	return Limit{Limit: bucket.Limit{Name: l.Name, Capacity: l.Capacity, Period: l.Period, Return: r}, Unit: l.Unit}
+	return Limit{Limit: bucket.Limit{Name: l.Name, Capacity: l.Capacity * scale(l.Unit), Period: l.Period, Return: r}, Unit: l.Unit}
+}
+
+// scale is how many of a bucket's units make one of a limit's. The largest spend
+// limit that a policy may have, a million dollars, is 1e18 pico-dollars.
+func scale(u policy.Unit) int64 {
+	if u == policy.USDMicros {
+		return int64(price.MicroDollar)
+	}
+	return 1
+}
+
+// Shown is what the bucket has left, or its capacity, in the limit's unit. It is
+// rounded down: no more than can be had.
+func (l Limit) Shown(n int64) int64 { return n / scale(l.Unit) }
+
+// Asked is what was asked of the bucket, in the limit's unit, rounded up.
+func (l Limit) Asked(n int64) int64 {
+	if l.Unit == policy.USDMicros {
+		return price.Pico(n).MicroDollars()
+	}
+	return n
 }

@@ -25,12 +25,29 @@ type Left struct {
 
 // ViewOf shows a limit in a state.
 func ViewOf(l Limit, s bucket.Status) View {
-	return View{l.Name, l.Unit, l.Capacity, int64(l.Period.Seconds()), LeftOf(s)}
+	return View{l.Name, l.Unit, l.Shown(l.Capacity), int64(l.Period.Seconds()), LeftOf(l, s)}
 }
 
 // LeftOf shows what is left.
-func LeftOf(s bucket.Status) Left {
-	return Left{s.Remaining, ceilSeconds(s.FullIn), ceilSeconds(s.NextIn)}
+func LeftOf(l Limit, s bucket.Status) Left {
+	return Left{l.Shown(s.Remaining), ceilSeconds(s.FullIn), ceilSeconds(l.nextIn(s))}
 }
 
-func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+// nextIn is when at least 1 fits, in the limit's unit: for money that is later than
+// when 1 of the bucket's does.
+func (l Limit) nextIn(s bucket.Status) time.Duration {
+	if scale(l.Unit) == 1 || l.Shown(s.Remaining) > 0 {
+		return s.NextIn
+	}
+	one := time.Duration(int64(l.Period) / l.Shown(l.Capacity))
+	return max(s.NextIn, s.FullIn-l.Period+one)
+}
+
+// ceilSeconds rounds up. d may be the longest Duration that there is.
+func ceilSeconds(d time.Duration) int64 {
+	whole := d / time.Second
+	if d%time.Second > 0 {
+		whole++
+	}
+	return int64(whole)
+}

@@ -175,7 +175,7 @@ func (g *rig) left(id string) (left map[string]int64, open int) {
 	}
 	left = map[string]int64{}
 	for _, l := range g.handler.held(&target{kind: limits.User, id: id, state: state}) {
-		left[l.limit().Name] = state.Limit(l.limit().Limit).Remaining
+		left[l.limit().Name] = l.limit().Shown(state.Limit(l.limit().Limit).Remaining)
 	}
 	return left, state.InFlight
 }

@@ -44,7 +44,7 @@ type otherView struct {
 func (t *target) view(l held) limitView {
 	v := limitView{View: limits.ViewOf(l.limit(), l.status(t.state, l.versions[0])), Client: l.client, Tiers: l.versions[0].tiers}
 	for _, other := range l.versions[1:] {
-		v.Others = append(v.Others, otherView{other.tiers, other.Capacity, limits.LeftOf(l.status(t.state, other))})
+		v.Others = append(v.Others, otherView{other.tiers, other.Shown(other.Capacity), limits.LeftOf(other.Limit, l.status(t.state, other))})
 	}
 	return v
 }

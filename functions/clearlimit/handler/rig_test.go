@@ -219,6 +219,15 @@ func (g *rig) refused(a answer, status int, code, param string) string {
 	return e.Message
 }
 
+// inBucket is a figure as people see it in the unit of its limit's bucket: money is in
+// pico-dollars there.
+func inBucket(limit string, n int64) int64 {
+	if limit == "spend" {
+		return n * 1_000_000
+	}
+	return n
+}
+
 // request is what a caller of a tier asks for: cost of each limit, by name.
 func (g *rig) request(t *target, tier, client string, costs map[string]int64) bucket.Request {
 	g.t.Helper()
@@ -229,7 +238,7 @@ func (g *rig) request(t *target, tier, client string, costs map[string]int64) bu
 	costs = maps.Clone(costs)
 	for _, l := range append(limits.Of(g.policy, g.policy.Tiers[tier], t.kind), limits.OfPasses(g.policy.Tiers["anonymous"].Passes)) {
 		if cost := costs[l.Name]; cost > 0 {
-			req.Charges = append(req.Charges, bucket.Charge{Limit: l.Limit, Cost: cost, OfClient: l.OfClient})
+			req.Charges = append(req.Charges, bucket.Charge{Limit: l.Limit, Cost: inBucket(l.Name, cost), OfClient: l.OfClient})
 			delete(costs, l.Name)
 		}
 	}
@@ -258,7 +267,7 @@ func (g *rig) spend(t *target, tier, client string, costs map[string]int64) {
 	}
 	used := make([]int64, len(d.Limits))
 	for i, s := range d.Limits {
-		used[i] = costs[s.Limit.Name]
+		used[i] = inBucket(s.Limit.Name, costs[s.Limit.Name])
 	}
 	if err := d.Reservation.Settle(g.t.Context(), used); err != nil {
 		g.t.Fatal(err)

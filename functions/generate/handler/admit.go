@@ -141,7 +141,7 @@ func (h *Handler) denied(r *http.Request, c *call, d bucket.Decision) *apiError 
 		e.message = "Your pass is used up. " + e.message
 		return e
 	}
-	e.limit.Unit = string(l.Unit)
+	e.limit.Unit, e.limit.Requested, e.limit.Remaining = string(l.Unit), l.Asked(longest.Requested), l.Shown(longest.Remaining)
 	e.limit.Affordable = affordable(o, c.capped, d)
 	period := "in " + inWords(l.Period)
 	switch {
@@ -150,7 +150,7 @@ func (h *Handler) denied(r *http.Request, c *call, d bucket.Decision) *apiError 
 		e.message = fmt.Sprintf("Your quota for %s is used up: %d %s. %s", o.feature.Name, l.Capacity, period, again)
 	case l.Unit == policy.USDMicros:
 		e.code = insufficientQuota
-		e.message = fmt.Sprintf("Your spending limit is reached: $%s %s. %s", price.Pico(l.Capacity)*price.Dollar/1_000_000, period, again)
+		e.message = fmt.Sprintf("Your spending limit is reached: $%s %s. %s", price.Pico(l.Capacity), period, again)
 	case l.Unit == policy.Tokens:
 		e.message = fmt.Sprintf("This call may need %d tokens and %d of %d are left. %s", longest.Requested, longest.Remaining, l.Capacity, again)
 		if e.limit.Affordable != nil {
@@ -199,7 +199,7 @@ func affordable(o *offer, c *capped, d bucket.Decision) *int64 {
 			return nil // a free call costs the least amount, too
 		case l.Unit == policy.USDMicros:
 			for _, candidate := range o.candidates {
-				most = min(most, candidate.model.Prices.AffordableOutput(c.input, price.Pico(s.Remaining)*price.Dollar/1_000_000))
+				most = min(most, candidate.model.Prices.AffordableOutput(c.input, price.Pico(s.Remaining)))
 			}
 		}
 	}

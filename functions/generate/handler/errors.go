@@ -173,7 +173,14 @@ func (e *apiError) write(w http.ResponseWriter) {
 	_, _ = w.Write(e.envelope()) // a client that has gone needs no answer
 }
 
-func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+// ceilSeconds rounds up. d may be the longest Duration that there is.
+func ceilSeconds(d time.Duration) int64 {
+	whole := d / time.Second
+	if d%time.Second > 0 {
+		whole++
+	}
+	return int64(whole)
+}
 
 // inWords gives a wait as a person says it, rounded up.
 func inWords(d time.Duration) string {

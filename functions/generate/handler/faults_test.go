@@ -132,7 +132,13 @@ func (g *ground) number(attr string) int64 {
 func (g *ground) debt(l bucket.Limit) int64 {
 	g.t.Helper()
 	tat := g.number(fmt.Sprintf("t_%s_%d", l.Name, int64(l.Period.Seconds())))
-	return (tat - g.start.UnixMicro()) / (l.Period.Microseconds() / l.Capacity)
+	// All that is charged here comes to whole microseconds: the least price of a token,
+	// 100,000 pico-dollars, to 4,320 of the limit of $2 a day.
+	unit := int64(1)
+	if l.Name == "spend" {
+		unit = 100_000
+	}
+	return (tat - g.start.UnixMicro()) / (l.Period.Microseconds() / (l.Capacity / unit)) * unit
 }
 
 // cost is what the one call under test comes to for tokens and money.
@@ -155,11 +161,11 @@ func (g *ground) wantCharged(f fate, open int64) {
 	cost := g.cost(f)
 	want := map[string]int64{
 		"tokens": g.used.tokens + cost.tokens,
-		"spend":  g.used.money.MicroDollars() + cost.money.MicroDollars(),
+		"spend":  int64(g.used.money + cost.money),
 	}
 	for _, call := range g.upstream.Calls()[len(g.upstream.Calls())-g.later:] {
 		want["tokens"] += call.Billed.Total()
-		want["spend"] += testPrices.Cost(call.Billed).MicroDollars()
+		want["spend"] += int64(testPrices.Cost(call.Billed))
 	}
 	for _, l := range limits.OfTier(g.policy.Tiers["user"], limits.User) {
 		if w, ok := want[l.Name]; ok && g.debt(l.Limit) != w {

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,8 +24,8 @@ var exposed = strings.Join([]string{
 func limitHeaders(h http.Header, o *offer, d bucket.Decision, denied *limitError) {
 	h.Set("RateLimit-Policy", o.policy)
 	var list strings.Builder
-	for _, s := range d.Limits {
-		name, remaining, seconds := s.Limit.Name, s.Remaining, ceilSeconds(s.FullIn)
+	for i, s := range d.Limits {
+		name, remaining, seconds := s.Limit.Name, o.limits[i].Shown(s.Remaining), ceilSeconds(s.FullIn)
 		if denied != nil {
 			if name != denied.Limit {
 				continue
@@ -58,6 +59,10 @@ func tightest(h http.Header, suffix string, unit policy.Unit, o *offer, d bucket
 	h.Set("X-Ratelimit-Reset-"+suffix, ceilMillis(least.FullIn).String())
 }
 
+// ceilMillis rounds up, but for the longest Durations, which cannot be.
 func ceilMillis(d time.Duration) time.Duration {
+	if d > math.MaxInt64-time.Millisecond {
+		return d.Truncate(time.Millisecond)
+	}
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }

@@ -88,7 +88,7 @@ type amount struct {
 	results int64
 }
 
-// in is what a comes to in the unit of a limit.
+// in is what a comes to in the unit of a limit's bucket.
 func (a amount) in(l limits.Limit) int64 {
 	switch {
 	case l.Quota, l.PassCalls:
@@ -96,7 +96,7 @@ func (a amount) in(l limits.Limit) int64 {
 	case l.Unit == policy.Tokens:
 		return a.tokens
 	case l.Unit == policy.USDMicros:
-		return a.money.MicroDollars()
+		return int64(a.money)
 	}
 	return 1
 }
@@ -131,7 +131,7 @@ func policyHeader(list []limits.Limit) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, `"%s";q=%d;w=%d`, l.Name, l.Capacity, int64(l.Period.Seconds()))
+		fmt.Fprintf(&b, `"%s";q=%d;w=%d`, l.Name, l.Shown(l.Capacity), int64(l.Period.Seconds()))
 		if l.Unit == policy.Tokens {
 			b.WriteString(`;qu="tokens"`)
 		}

@@ -1,0 +1,46 @@
+package limits
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+)
+
+// Money is kept in pico-dollars and shown in micro-dollars: what is left is rounded
+// down, what is asked up, and a wait is until a whole one fits.
+func TestMoneyIsShownInMicroDollars(t *testing.T) {
+	t.Parallel()
+	l := newLimit(&policy.Limit{Name: "spend", Unit: policy.USDMicros, Capacity: 10_000, Period: 1_000_000 * time.Second}, bucket.OnSettle)
+	if l.Capacity != 10_000_000_000 {
+		t.Errorf("the bucket holds %d", l.Capacity)
+	}
+	for n, want := range map[int64][2]int64{0: {0, 0}, 1: {0, 1}, 999_999: {0, 1}, 1_000_000: {1, 1}, 1_000_001: {1, 2}, 10_000_000_000: {10_000, 10_000}} {
+		if got := [2]int64{l.Shown(n), l.Asked(n)}; got != want {
+			t.Errorf("%d pico-dollars: %v, want %v", n, got, want)
+		}
+	}
+	// A micro-dollar comes back in 100 s.
+	view := ViewOf(l, bucket.Status{Limit: l.Limit, Remaining: 400_000, FullIn: l.Period - 40*time.Second})
+	if want := (View{"spend", policy.USDMicros, 10_000, 1_000_000, Left{0, 999_960, 60}}); view != want {
+		t.Errorf("%+v, want %+v", view, want)
+	}
+	view = ViewOf(l, bucket.Status{Limit: l.Limit, Remaining: 1_000_000, FullIn: l.Period - 100*time.Second})
+	if want := (Left{1, 999_900, 0}); view.Left != want {
+		t.Errorf("%+v, want %+v", view.Left, want)
+	}
+	if got := LeftOf(l, bucket.Status{FullIn: math.MaxInt64, NextIn: math.MaxInt64}); got.Reset <= 0 || got.RetryAfter <= 0 {
+		t.Errorf("waits without end come out as %+v", got)
+	}
+	tokens := newLimit(&policy.Limit{Name: "tokens", Unit: policy.Tokens, Capacity: 7, Period: time.Hour}, bucket.OnSettle)
+	if tokens.Capacity != 7 || tokens.Shown(3) != 3 || tokens.Asked(3) != 3 {
+		t.Errorf("tokens are counted otherwise: %+v", tokens)
+	}
+	// The largest that a policy may have.
+	most := newLimit(&policy.Limit{Name: "spend", Unit: policy.USDMicros, Capacity: 1_000_000_000_000, Period: 366 * 24 * time.Hour}, bucket.OnSettle)
+	if err := most.Validate(); err != nil || most.Shown(most.Capacity) != 1_000_000_000_000 {
+		t.Errorf("%+v, %v", most, err)
+	}
+}
