@@ -134,6 +134,10 @@ func scale(u policy.Unit) int64 {
 	return 1
 }
 
+// Least is the least that is asked of the bucket, 1 of the limit's unit: when nothing
+// is shown to be left, nothing fits.
+func (l Limit) Least() int64 { return scale(l.Unit) }
+
 // Shown is what the bucket has left, or its capacity, in the limit's unit. It is
 // rounded down: no more than can be had.
 func (l Limit) Shown(n int64) int64 { return n / scale(l.Unit) }

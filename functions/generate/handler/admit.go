@@ -195,7 +195,7 @@ func affordable(o *offer, c *capped, d bucket.Decision) *int64 {
 		case l.Quota, l.PassCalls:
 		case l.Unit == policy.Tokens:
 			most = min(most, s.Remaining-c.input)
-		case l.Unit == policy.USDMicros && s.Remaining == 0:
+		case l.Unit == policy.USDMicros && s.Remaining < l.Least():
 			return nil // a free call costs the least amount, too
 		case l.Unit == policy.USDMicros:
 			for _, candidate := range o.candidates {

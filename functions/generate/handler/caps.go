@@ -34,7 +34,7 @@ func capRequest(req *chatRequest, o *offer) (*capped, *apiError) {
 	}
 
 	c := &capped{chatRequest: req, messages: req.Messages}
-	c.maxOutput = min(feature.MaxOutputTokens, tier.MaxOutputTokens)
+	c.maxOutput = o.maxOutput()
 	if req.MaxTokens > 0 {
 		c.maxOutput = min(c.maxOutput, req.MaxTokens)
 	}

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
+	"github.com/tokenfuse/tokenfuse/internal/tokens"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
@@ -104,6 +106,7 @@ func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry,
 	_ = rc.SetWriteDeadline(end.Add(stallMargin)) // not every writer has one
 
 	x := &exchange{h: h, w: w, rc: rc, ctx: ctx, end: end, entry: e, call: c, asked: c.offer.candidates[0], admission: a, tally: tally{input: c.input}}
+	e.offer = c.offer
 	defer x.settle() // on every way out, a panic included
 	callCtx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
@@ -195,7 +198,8 @@ type exchange struct {
 	asked     candidate // whoever was asked last
 	admission admission
 	tally     tally
-	text      strings.Builder // the content seen so far
+	seen      *tokens.Running // the text of the answer so far, shown or not
+	kept      int             // bytes of it that are shown, where the output cap was ignored
 	finish    string          // the finish_reason, if it has arrived
 	settled   bool
 	called    time.Time // when the provider was
@@ -208,14 +212,12 @@ func (x *exchange) settle() {
 	}
 	x.settled = true
 	x.entry.calling = time.Since(x.called)
-	if x.tally.usage == nil && x.tally.ending != unbilled && x.gone() {
+	if (x.tally.usage == nil || !x.tally.finished) && x.tally.ending != unbilled && x.gone() {
 		x.tally.ending = left
 	}
 	// The rest of the answer comes after the settle, which may take its time.
 	_ = x.rc.SetWriteDeadline(x.end.Add(settleMargin - stallMargin))
-	if x.text.Len() > 0 && x.tally.usage == nil {
-		x.tally.output = int64(x.asked.tokenizer.Count(x.text.String()))
-	}
+	x.count()
 	x.entry.settled = x.h.settle(x.ctx, x.admission, x.call, x.asked.model, x.tally)
 }
 
@@ -236,34 +238,41 @@ func (x *exchange) failed(err error) *apiError {
 	}
 	x.settle()
 	if x.tally.ending == left {
-		return notTaken()
+		return x.notTaken()
 	}
 	logger(x.ctx).Warn("provider call failed", "feature", x.call.offer.feature.Name, "model", x.asked.model.Name, "error", err)
 	c, what := providerError, "The model failed to answer."
 	if p.Failure == provider.Timeout {
 		c, what = providerTimeout, "The model did not answer in time."
 	}
-	taken := "Nothing was taken from your quota."
-	if x.tally.delivered {
-		taken = "What you have seen of the answer counts, your quota does not."
-	}
-	e := refuse(c, "", "%s %s Try again later.", what, taken)
+	e := refuse(c, "", "%s %s Try again later.", what, x.entry.taken())
 	e.upstream = p.Status
 	return e
 }
 
-func notTaken() *apiError { return refuse(callerLeft, "", "The answer was not taken in time.") }
+func (x *exchange) notTaken() *apiError {
+	return refuse(callerLeft, "", "The answer was not taken in time. %s", x.entry.taken())
+}
 
-// take adds a part of the answer to what is known.
-func (x *exchange) take(p provider.Part) {
-	x.text.WriteString(p.Content)
-	x.text.WriteString(p.Refusal)
+// take adds a part of the answer to what is known, and leaves of it what is shown.
+func (x *exchange) take(p *provider.Part) {
 	if p.FinishReason != "" {
 		x.finish, x.tally.finished = p.FinishReason, true
 	}
 	if p.Usage != nil {
-		x.tally.usage = p.Usage
+		x.report(p.Usage)
 	}
+	x.see(p)
+}
+
+// report notes a usage that a model can have.
+func (x *exchange) report(u *price.Usage) {
+	if m := x.asked.model; u.Total() > m.Context {
+		logger(x.ctx).Error("the provider reported more usage than the model's context holds: the report is not believed",
+			"model", m.Name, "reported_tokens", u.Total(), "context", m.Context)
+		return
+	}
+	x.tally.usage = u
 }
 
 var errUnfinished = &provider.Error{Failure: provider.Broken, Err: errors.New("the answer has no finish_reason")}
@@ -271,10 +280,13 @@ var errUnfinished = &provider.Error{Failure: provider.Broken, Err: errors.New("t
 // next waits for the next part; io.EOF is the end of a finished answer. What
 // breaks after the finish_reason takes nothing from the answer.
 func (x *exchange) next(answer provider.Answer) (provider.Part, error) {
+	if x.tally.overran {
+		return provider.Part{}, io.EOF // the rest is not read
+	}
 	p, err := answer.Next()
 	switch {
 	case err == nil:
-		x.take(p)
+		x.take(&p)
 		return p, nil
 	case x.tally.finished:
 		return p, io.EOF
@@ -316,7 +328,7 @@ func (x *exchange) buffer(answer provider.Answer) *apiError {
 	}
 	c := x.completion("chat.completion")
 	c.Choices = []choice{{Message: &m, FinishReason: &x.finish}}
-	c.Usage = x.usage()
+	c.Usage, c.Notice = x.usage(), x.empty()
 	_, _ = x.w.Write(encode(c)) // a caller that has gone is charged all the same
 	return nil
 }

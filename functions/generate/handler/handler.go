@@ -146,7 +146,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if v := recover(); v != nil {
 			logger(ctx).Error("panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
-			answerFailure(w, e, refuse(internalFailure, "", "Something went wrong on our side."))
+			failure := refuse(internalFailure, "", "Something went wrong on our side.")
+			if e.admitted {
+				failure.message += " " + e.taken()
+			}
+			answerFailure(w, e, failure)
 		}
 	}()
 	if err := h.route(w, r, e); err != nil {

@@ -15,6 +15,7 @@ type entry struct {
 	identity  identity
 	known     bool
 	feature   string
+	offer     *offer // of an admitted call
 	outcome   string // answered, or the code of an error
 	reserved  amount
 	settled   bill
@@ -24,9 +25,13 @@ type entry struct {
 	admitted  bool
 	asking    time.Duration // how long the admission took: store and pools
 	calling   time.Duration // how long the provider took; 0: it was not called
+	overran   string        // the model that ignored its output cap
 }
 
 func (e *entry) identify(id identity) { e.identity, e.known = id, true }
+
+// taken tells what an admitted call has taken from its caller.
+func (e *entry) taken() string { return e.offer.taken(e.settled) }
 
 func (e *entry) log(ctx context.Context, method, path string, now time.Time) {
 	attrs := []slog.Attr{
@@ -59,7 +64,10 @@ func (e *entry) metrics() []emf.Group {
 	if e.asking > 0 {
 		add("AdmissionLatency", emf.Milliseconds, milliseconds(e.asking))
 	}
-	var denied emf.Group
+	var denied, overran emf.Group
+	if e.overran != "" {
+		overran = emf.Group{Dimensions: []emf.Dimension{{Name: "Model", Value: e.overran}}, Metrics: []emf.Metric{{Name: "OutputCapIgnored", Unit: emf.Count, Value: 1}}}
+	}
 	switch {
 	case e.admitted:
 		add("Admitted", emf.Count, 1)
@@ -76,7 +84,7 @@ func (e *entry) metrics() []emf.Group {
 	case e.outcome == string(spendCeilingReached), e.outcome == string(fuseOpen), e.outcome == string(storeUnavailable):
 		denied = emf.Group{Dimensions: []emf.Dimension{{Name: "Limit", Value: e.outcome}}, Metrics: []emf.Metric{{Name: "Denied", Unit: emf.Count, Value: 1}}}
 	}
-	return []emf.Group{offer, denied}
+	return []emf.Group{offer, denied, overran}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

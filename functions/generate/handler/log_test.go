@@ -80,6 +80,7 @@ func TestLog(t *testing.T) {
 		want       requestLine
 		settled    price.Usage // Input 0: as we count it, if there is any output
 		reserved   bool
+		worst      bool // in dollars: nothing is known of what was billed
 	}{
 		{name: "answered", body: cvCall(secretPrompt, false),
 			settled: price.Usage{Input: 30, Output: 9},
@@ -89,9 +90,9 @@ func TestLog(t *testing.T) {
 			want:    requestLine{Outcome: "answered", Identity: "user#123", Tier: "user", Feature: "cv"}, reserved: true},
 		{name: "refused by the provider", body: cvCall(secretPrompt+" refuse", false),
 			want: requestLine{Outcome: "provider_error", Identity: "user#123", Tier: "user", Feature: "cv"}, reserved: true},
-		{name: "broken in the stream", body: cvCall(secretPrompt+" break", true), settled: price.Usage{Output: secretAnswerTokens},
+		{name: "broken in the stream", body: cvCall(secretPrompt+" break", true), settled: price.Usage{Output: secretAnswerTokens}, worst: true,
 			want: requestLine{Outcome: "provider_error", Identity: "user#123", Tier: "user", Feature: "cv"}, reserved: true},
-		{name: "garbage", body: cvCall(secretPrompt+" garbage", false),
+		{name: "garbage", body: cvCall(secretPrompt+" garbage", false), worst: true,
 			want: requestLine{Outcome: "provider_error", Identity: "user#123", Tier: "user", Feature: "cv"}, reserved: true},
 		{name: "left", body: cvCall(secretPrompt, false),
 			leaves: true, settled: price.Usage{Output: cvCap},
@@ -158,7 +159,11 @@ func TestLog(t *testing.T) {
 				if tt.settled.Input == 0 && tt.settled.Output > 0 {
 					tt.settled.Input = input
 				}
-				if want := (loggedAmount{tt.settled.Total(), testPrices.Cost(tt.settled).String()}); *got.Settled != want {
+				cost := testPrices.Cost(tt.settled)
+				if tt.worst {
+					cost = testPrices.WorstCase(input, cvCap)
+				}
+				if want := (loggedAmount{tt.settled.Total(), cost.String()}); *got.Settled != want {
 					t.Errorf("settled %+v, want %+v", *got.Settled, want)
 				}
 			}

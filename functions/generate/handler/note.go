@@ -24,7 +24,16 @@ func featureHash(name string) uint32 {
 	return h.Sum32()
 }
 
+// The most that a note tells: far above any call that a policy allows.
+const (
+	mostInput = 1 << 40
+	mostCost  = 1 << 62
+)
+
+// encode makes a note that decodeNote reads, whatever the figures: a hold whose note
+// is not read is never swept.
 func (n note) encode() []byte {
+	n.input, n.cost = min(max(0, n.input), mostInput), min(max(0, n.cost), mostCost)
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 20), featureHash(n.feature))
 	b = binary.AppendUvarint(b, uint64(n.input))
 	return binary.AppendUvarint(b, uint64(n.cost))
@@ -42,7 +51,7 @@ func decodeNote(b []byte, features map[string]*policy.Feature) (note, error) {
 		return note{}, bad
 	}
 	cost, m := binary.Uvarint(b[n:])
-	if m <= 0 || n+m != len(b) || input > 1<<40 || cost > 1<<62 {
+	if m <= 0 || n+m != len(b) || input > mostInput || cost > mostCost {
 		return note{}, bad
 	}
 	result := note{input: int64(input), cost: price.Pico(cost)}

@@ -51,6 +51,9 @@ func newOffer(f *policy.Feature, t *policy.Tier, k limits.Kind, providers map[st
 	return o, nil
 }
 
+// maxOutput is the largest output cap that a request can have, in tokens.
+func (o *offer) maxOutput() int64 { return min(o.feature.MaxOutputTokens, o.tier.MaxOutputTokens) }
+
 func (o *offer) setBaseInput() {
 	for _, c := range o.candidates {
 		base := int64(c.tokenizer.PerReply())
@@ -101,13 +104,13 @@ func (a amount) in(l limits.Limit) int64 {
 	return 1
 }
 
-// charges are the worst case of a request, by limit. A cost is at least 1: a
-// free model still counts its calls against a spend limit by the least amount.
+// charges are the worst case of a request, by limit, or the least amount of each: a
+// free call is held against a spend limit by that while it is open.
 // soft is the share beyond which a client is challenged.
 func (o *offer) charges(worst amount, soft float64) []bucket.Charge {
 	charges := make([]bucket.Charge, len(o.limits))
 	for i, l := range o.limits {
-		charges[i] = bucket.Charge{Limit: l.Limit, Cost: max(1, worst.in(l)), OfClient: l.OfClient}
+		charges[i] = bucket.Charge{Limit: l.Limit, Cost: max(l.Least(), worst.in(l)), OfClient: l.OfClient}
 		if l.OfClient && !l.Quota {
 			charges[i].Soft = soft
 		}

@@ -64,7 +64,7 @@ func (h *Handler) poolUsed(t *policy.Tier) float64 {
 func (h *Handler) obey(r *http.Request, id identity, s fuse.Setting, err error) *apiError {
 	switch {
 	case errors.Is(r.Context().Err(), context.Canceled):
-		return notTaken()
+		return refuse(callerLeft, "", "The answer was not taken in time. Nothing was taken from your quota.")
 	case err != nil:
 		logger(r.Context()).Error("the fuse was never read", "error", err)
 		return unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")

@@ -10,72 +10,6 @@ import (
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
-// ending is how a provider call ended, as far as charging is concerned.
-type ending uint8
-
-const (
-	broken    ending = iota // the provider or we failed on the way; also what a panic leaves
-	unbilled                // never sent, or refused by the provider: nothing was billed
-	completed               // the answer came to its end
-	left                    // the caller left or stalled
-)
-
-// tally is what is known of a call when it ends.
-type tally struct {
-	ending    ending
-	finished  bool         // a finish_reason arrived
-	usage     *price.Usage // what the provider reported; nil: nothing
-	delivered bool         // some content reached the caller
-	// What we counted ourselves: the input, and the output that was seen.
-	input, output int64
-}
-
-// bill is what a call comes to, for each of those who keep count.
-type bill struct {
-	caller amount // for the caller's limits
-	// For the ledger: what the provider billed, or the worst that it may have.
-	usage     price.Usage
-	cost      price.Pico
-	estimated bool
-}
-
-// reckon applies the rules of settling:
-//
-//   - Tokens and money follow what the provider billed. If its report is missing
-//     because it or we failed, the caller pays for what was seen and the ledger
-//     assumes the worst; if because the caller left, both assume the worst, or
-//     leaving early would be free.
-//   - A quota is used by an answer that was finished, or that the caller left
-//     after some of it.
-//   - Requests count whatever happens; that is up to the limit itself.
-func reckon(t tally, prices price.Table, maxOutput int64) bill {
-	var b bill
-	if t.finished || t.ending == left && t.delivered {
-		b.caller.results = 1
-	}
-	switch {
-	case t.usage != nil:
-		b.usage = *t.usage
-		b.cost = prices.Cost(b.usage)
-		b.caller.tokens, b.caller.money = b.usage.Total(), b.cost
-		return b
-	case t.ending == unbilled:
-		return b
-	}
-	b.estimated = true
-	b.usage = price.Usage{Input: t.input, Output: max(maxOutput, t.output)} // the cap may have been ignored
-	b.cost = prices.WorstCase(b.usage.Input, b.usage.Output)
-	if t.ending == left {
-		b.caller.tokens, b.caller.money = b.usage.Total(), b.cost
-		return b
-	}
-	if t.output > 0 || t.finished {
-		b.caller.tokens = t.input + t.output
-		b.caller.money = prices.Cost(price.Usage{Input: t.input, Output: t.output})
-	}
-	return b
-}
-
 // settleTime bounds a settle: the spend event, then the bucket.
 const settleTime = 4 * time.Second
 
@@ -88,6 +22,7 @@ func (h *Handler) settle(ctx context.Context, a admission, c *call, m *policy.Mo
 	defer cancel()
 	r := a.Reservation
 	b := reckon(t, m.Prices, c.maxOutput)
+	doubt(ctx, c, m, t, b)
 	if t.ending != unbilled {
 		e := ledger.Event{
 			Reservation: r.ID(), Time: r.Start(), Identity: c.identity.key(), Tier: c.identity.tier.Name,
@@ -107,10 +42,28 @@ func (h *Handler) settle(ctx context.Context, a admission, c *call, m *policy.Mo
 	}
 	if err := r.Settle(ctx, c.offer.used(b.caller)); err != nil {
 		logger(ctx).Error("settle failed: the hold expires by itself", "reservation", r.ID(), "error", err)
+	} else {
+		b.settled = true
 	}
 	a.purse.settle(ctx, b.cost)
 	h.learn(ctx, c.identity)
 	return b
+}
+
+// doubt logs what the owner should know of a provider whose word was not as it should
+// be: money is counted by it.
+func doubt(ctx context.Context, c *call, m *policy.Model, t tally, b bill) {
+	log := logger(ctx).With("feature", c.offer.feature.Name, "model", m.Name)
+	switch {
+	case t.usage == nil && t.ending == completed && !t.overran:
+		log.Error("the provider reported no usage that can be true: the worst case is charged")
+	case t.usage != nil && (t.usage.Total() > c.worst.tokens || b.cost > c.worst.money):
+		log.Warn("the provider reported more than was reserved: it is charged as debt",
+			"reported_tokens", t.usage.Total(), "reserved_tokens", c.worst.tokens, "usd", b.cost.String(), "reserved_usd", c.worst.money.String())
+	case t.usage != nil && t.made > t.usage.Output:
+		log.Warn("the provider reported less output than it sent: what was seen is charged",
+			"reported_tokens", t.usage.Output, "seen_tokens", t.made)
+	}
 }
 
 var outcomes = map[ending]ledger.Outcome{

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"regexp"
@@ -34,11 +35,13 @@ func TestReckon(t *testing.T) {
 		money  price.Pico
 	}
 	var (
-		nothing = charge{}
-		billed  = charge{180, 60*4 + 50*1 + 70*16}
-		seen    = charge{130, 100*4 + 30*16}
-		input   = charge{100, 100 * 4}        // seen, when there was no text
-		worst   = charge{300, 100*5 + 200*16} // every token of the input at the dearest rate
+		nothing  = charge{}
+		reported = charge{180, 60*4 + 50*1 + 70*16}
+		topped   = charge{110 + 90, 60*4 + 50*1 + 90*16} // the report, with the output that was seen
+		seen     = charge{130, 0}
+		input    = charge{100, 0}              // seen, when there was no text
+		worst    = charge{300, 100*5 + 200*16} // every token of the input at the dearest rate
+		beyond   = charge{600, 100*5 + 500*16} // what was seen, where that is more
 	)
 	usage := &price.Usage{Input: 110, CachedInput: 50, Output: 70, Reasoning: 20}
 
@@ -47,20 +50,22 @@ func TestReckon(t *testing.T) {
 	const any = ending(255)
 	is := func(rule int, b bool) bool { return rule == either || (rule == yes) == b }
 	quotas := []struct {
-		ending              ending
-		finished, delivered int
-		want                int64
+		ending                    ending
+		finished, text, delivered int
+		want                      int64
 	}{
-		{any, yes, either, 1},
-		{left, no, yes, 1},
-		{any, no, either, 0},
+		{any, yes, yes, yes, 1},
+		{left, no, yes, yes, 1},      // after some of it
+		{completed, yes, yes, no, 1}, // in one piece: it is sent after the settle
+		{left, yes, yes, no, 1},      // it was there to be taken
+		{any, either, either, either, 0},
 	}
-	money := []struct {
+	tokens := []struct {
 		ending                ending
-		usage, finished, seen int
-		caller, ledger        charge
+		usage, finished, text int
+		caller, ledger        charge // of the ledger money too
 	}{
-		{any, yes, either, either, billed, billed},
+		{any, yes, either, either, reported, reported},
 		{unbilled, no, either, either, nothing, nothing},
 		{left, no, either, either, worst, worst},
 		{any, no, either, yes, seen, worst},
@@ -71,32 +76,38 @@ func TestReckon(t *testing.T) {
 	combinations := 0
 	for _, e := range []ending{broken, unbilled, completed, left} {
 		for bits := range 16 {
-			known, finished, delivered, output := bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0
+			known, finished, text, delivered := bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0
+			if delivered && !text {
+				continue
+			}
 			combinations++
-			tally := tally{ending: e, finished: finished, delivered: delivered, input: 100}
+			tally := tally{ending: e, finished: finished, text: text, delivered: delivered, input: 100}
 			if known {
 				tally.usage = usage
 			}
-			if output {
-				tally.output = 30
+			if text {
+				tally.output, tally.made = 30, 30
 			}
-			name := fmt.Sprintf("ending %d, usage %t, finished %t, delivered %t, output %t", e, known, finished, delivered, output)
+			name := fmt.Sprintf("ending %d, usage %t, finished %t, text %t, delivered %t", e, known, finished, text, delivered)
 			got := reckon(tally, prices, maxOutput)
 			for _, rule := range quotas {
-				if (rule.ending == any || rule.ending == e) && is(rule.finished, finished) && is(rule.delivered, delivered) {
+				if (rule.ending == any || rule.ending == e) && is(rule.finished, finished) && is(rule.text, text) && is(rule.delivered, delivered) {
 					if got.caller.results != rule.want {
 						t.Errorf("%s: %d of the quota, want %d", name, got.caller.results, rule.want)
 					}
 					break
 				}
 			}
-			for _, rule := range money {
-				if (rule.ending == any || rule.ending == e) && is(rule.usage, known) && is(rule.finished, finished) && is(rule.seen, output) {
-					if c := (charge{got.caller.tokens, got.caller.money}); c != rule.caller {
-						t.Errorf("%s: the caller pays %+v, want %+v", name, c, rule.caller)
+			for _, rule := range tokens {
+				if (rule.ending == any || rule.ending == e) && is(rule.usage, known) && is(rule.finished, finished) && is(rule.text, text) {
+					if got.caller.tokens != rule.caller.tokens {
+						t.Errorf("%s: the caller pays %d tokens, want %d", name, got.caller.tokens, rule.caller.tokens)
 					}
 					if c := (charge{got.usage.Total(), got.cost}); c != rule.ledger {
 						t.Errorf("%s: the ledger has %+v, want %+v", name, c, rule.ledger)
+					}
+					if got.caller.money != got.cost {
+						t.Errorf("%s: the caller pays %d, the ledger has %d", name, got.caller.money, got.cost)
 					}
 					if want := !known && e != unbilled; got.estimated != want {
 						t.Errorf("%s: estimated %t, want %t", name, got.estimated, want)
@@ -106,21 +117,54 @@ func TestReckon(t *testing.T) {
 			}
 		}
 	}
-	if combinations != 64 {
+	if combinations != 48 {
 		t.Errorf("%d combinations", combinations)
 	}
 
-	// A provider that ignored the cap and tells nothing: what was seen is more than
-	// what was thought to be the worst.
-	for _, e := range []ending{broken, completed, left} {
-		got := reckon(tally{ending: e, input: 100, output: 500}, prices, maxOutput)
-		if got.caller.tokens != 600 || got.usage.Total() != 600 || got.cost != 100*5+500*16 {
-			t.Errorf("ending %d above the cap: %+v", e, got)
+	for _, tt := range []struct {
+		name      string
+		tally     tally
+		tokens    int64
+		ledger    charge
+		estimated bool
+	}{
+		{"seen beyond the cap, and no report", tally{ending: completed, finished: true, output: 500, made: 500}, 600, beyond, true},
+		{"the same, broken", tally{ending: broken, output: 500, made: 500}, 600, beyond, true},
+		{"the same, and left", tally{ending: left, output: 500, made: 500}, 600, beyond, true},
+		{"a report of less than was seen", tally{ending: completed, finished: true, usage: usage, output: 90, made: 90}, 180, topped, true},
+		{"the same, broken", tally{ending: broken, usage: usage, output: 90, made: 90}, 180, topped, true},
+		{"a report of as much as was seen", tally{ending: completed, finished: true, usage: usage, output: 70, made: 70}, 180, reported, false},
+		{"ended at the cap", tally{ending: completed, finished: true, overran: true, output: 240, made: 245}, 340, charge{345, 100*5 + 245*16}, true},
+		{"ended at the cap, in one piece", tally{ending: completed, finished: true, overran: true, output: 200, made: 800}, 300, charge{900, 100*5 + 800*16}, true},
+		{"ended at the cap, with a report of it", tally{ending: completed, finished: true, overran: true, output: 200, made: 800,
+			usage: &price.Usage{Input: 110, CachedInput: 50, Output: 900}}, 300, charge{1010, 60*4 + 50*1 + 900*16}, false},
+		{"ended at the cap, with a report of less", tally{ending: completed, finished: true, overran: true, output: 200, made: 800, usage: usage}, 300,
+			charge{900, 100*5 + 800*16}, true},
+		{"ended at the cap, and left", tally{ending: left, finished: true, overran: true, output: 240, made: 245}, 340, charge{345, 100*5 + 245*16}, true},
+	} {
+		tt.tally.input, tt.tally.text = 100, true
+		got := reckon(tt.tally, prices, maxOutput)
+		if c := (charge{got.usage.Total(), got.cost}); got.caller.tokens != tt.tokens || c != tt.ledger || got.caller.money != got.cost || got.estimated != tt.estimated {
+			t.Errorf("%s: %+v, want %d tokens of the caller and %+v in the ledger, estimated %t", tt.name, got, tt.tokens, tt.ledger, tt.estimated)
+		}
+	}
+
+	// Whatever a provider says and sends, nothing wraps around.
+	for _, n := range []int64{1 << 31, 1e12, 1 << 62, math.MaxInt64} {
+		for _, e := range []ending{broken, completed, left} {
+			for _, overran := range []bool{false, true} {
+				got := reckon(tally{ending: e, overran: overran, finished: overran, text: true, input: 100, output: n, made: n, usage: &price.Usage{Input: n, Output: n}},
+					price.Table{Rates: price.Rates{Input: 1e10, CachedInput: 1e10, CacheWrite: 1e10, Output: 1e10}}, maxOutput)
+				if got.caller.tokens < n || got.caller.money < price.Pico(n) || got.cost < price.Pico(n) || got.usage.Total() < n {
+					t.Errorf("ending %d, %d tokens: %+v", e, n, got)
+				}
+			}
 		}
 	}
 }
 
-// What a call comes to: for the caller's limits, and for the ledger.
+// What a call comes to: in tokens, for the caller's limits; in dollars, for the ledger,
+// which the caller's limits follow.
 type (
 	callerPays int
 	ledgerHas  int
@@ -164,18 +208,25 @@ func (g *rig) wantSettled(token string, want settled, billed price.Usage) {
 	// All of these calls have the same input but for the marker, which is counted
 	// alike by both sides: the input that was billed is what we counted.
 	worst := price.Usage{Input: billed.Input, Output: cvCap}
-	paid, cost := price.Usage{}, price.Pico(0)
+	paid := price.Usage{}
 	switch want.caller {
 	case paysBilled:
-		paid, cost = billed, testPrices.Cost(billed)
+		paid = billed
 	case paysWorst:
-		paid, cost = worst, testPrices.WorstCase(worst.Input, worst.Output)
+		paid = worst
+	}
+	cost := price.Pico(0) // dollars follow the ledger
+	switch want.ledger {
+	case hasBilled:
+		cost = testPrices.Cost(billed)
+	case hasWorst:
+		cost = testPrices.WorstCase(worst.Input, worst.Output)
 	}
 	left := g.remaining(token)
 	for limit, remain := range map[string]int64{
 		"requests": 60 - 1, // whatever becomes of the call
 		"tokens":   max(0, 50_000-paid.Total()),
-		"spend":    2_000_000 - cost.MicroDollars(),
+		"spend":    2_000_000 - cost.MicroDollars(), // rounded down
 		"cv":       3 - want.quota,
 	} {
 		if left[limit] != remain {
@@ -313,7 +364,7 @@ func TestSettle(t *testing.T) {
 		{"[[long]]", both, "", 0, settled{paysBilled, 1, hasBilled, ledger.Completed}},
 		{"[[cached:7]]", both, "", 0, settled{paysBilled, 1, hasBilled, ledger.Completed}},
 		{"[[reasoning:40]]", both, "", 0, settled{paysBilled, 1, hasBilled, ledger.Completed}},
-		{"[[reasoning:300]]", both, "", 0, settled{paysBilled, 1, hasBilled, ledger.Completed}}, // nothing but reasoning
+		{"[[reasoning:300]]", both, "", 0, settled{paysBilled, 0, hasBilled, ledger.Completed}}, // nothing but reasoning: no answer
 		// Refused: nobody pays.
 		{"[[fail:500]]", both, providerError, 500, settled{paysNothing, 0, hasNothing, ""}},
 		{"[[fail:429]]", both, providerError, 429, settled{paysNothing, 0, hasNothing, ""}},
@@ -539,13 +590,14 @@ func TestSettlePanic(t *testing.T) {
 		at    string
 		begun bool // a stream's answer has begun by then
 		want  settled
+		quota int64 // if it is a stream: the caller has the whole text
 		usage price.Usage
 	}{
-		{"call", false, settled{paysNothing, 0, hasWorst, ledger.Failed}, price.Usage{}},
-		{"first part", false, settled{paysNothing, 0, hasWorst, ledger.Failed}, price.Usage{}},
-		{"second part", true, settled{paysBilled, 0, hasWorst, ledger.Failed}, price.Usage{Output: 2}},
-		{"usage", true, settled{paysBilled, 1, hasWorst, ledger.Failed}, price.Usage{Output: 2}},
-		{"close", true, settled{paysBilled, 1, hasBilled, ledger.Failed}, price.Usage{Input: 40, Output: 5}},
+		{"call", false, settled{paysNothing, 0, hasWorst, ledger.Failed}, 0, price.Usage{}},
+		{"first part", false, settled{paysNothing, 0, hasWorst, ledger.Failed}, 0, price.Usage{}},
+		{"second part", true, settled{paysBilled, 0, hasWorst, ledger.Failed}, 0, price.Usage{Output: 2}},
+		{"usage", true, settled{paysBilled, 0, hasWorst, ledger.Failed}, 1, price.Usage{Output: 2}},
+		{"close", true, settled{paysBilled, 0, hasBilled, ledger.Failed}, 1, price.Usage{Input: 40, Output: 5}},
 	} {
 		t.Run(tt.at, func(t *testing.T) {
 			t.Parallel()
@@ -563,6 +615,9 @@ func TestSettlePanic(t *testing.T) {
 				billed := tt.usage
 				if billed.Input == 0 {
 					billed.Input = g.cvInput()
+				}
+				if stream {
+					tt.want.quota = tt.quota
 				}
 				g.wantSettled(token, tt.want, billed)
 				if strings.Contains(a.body, "brittle") {

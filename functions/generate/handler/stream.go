@@ -16,6 +16,10 @@ type completion struct {
 	Model   string   `json:"model"`
 	Choices []choice `json:"choices"`
 	Usage   *usage   `json:"usage,omitempty"`
+	// Notice tells a person why the answer has no text. It is a member of our own, which
+	// clients of OpenAI's pass on or pass over, in either form of an answer: a header
+	// would come before a stream's reason is known.
+	Notice string `json:"notice,omitempty"`
 }
 
 type choice struct {
@@ -50,10 +54,11 @@ type usage struct {
 	} `json:"completion_tokens_details"`
 }
 
-// usage is what the provider reported, or else what we counted.
+// usage is what the caller is held to: what the provider reported, or else what we
+// counted.
 func (x *exchange) usage() *usage {
 	u := x.tally.usage
-	if u == nil {
+	if u == nil || x.tally.overran {
 		u = &price.Usage{Input: x.tally.input, Output: x.tally.output}
 	}
 	shown := usage{Prompt: u.Input, Completion: u.Output, Total: u.Total()}
@@ -85,10 +90,10 @@ func (x *exchange) stream(answer provider.Answer) *apiError {
 	}
 	x.success("text/event-stream; charset=utf-8")
 	x.entry.streaming = true
-	ok := x.chunk(&delta{Role: "assistant", Content: new("")}, nil)
+	ok := x.chunk(&delta{Role: "assistant", Content: new("")})
 	for ok && err == nil {
 		if p.Content != "" || p.Refusal != "" {
-			if ok = x.chunk(deltaOf(p), nil); !ok {
+			if ok = x.chunk(deltaOf(p)); !ok {
 				break
 			}
 			x.tally.delivered = true
@@ -100,7 +105,7 @@ func (x *exchange) stream(answer provider.Answer) *apiError {
 	case !ok:
 		x.tally.ending = left
 		x.settle()
-		return notTaken()
+		return x.notTaken()
 	case err != io.EOF:
 		return x.failed(err)
 	}
@@ -108,7 +113,9 @@ func (x *exchange) stream(answer provider.Answer) *apiError {
 	// which Lambda may freeze the process.
 	x.tally.ending = completed
 	x.settle()
-	x.chunk(&delta{}, &x.finish)
+	last := x.completion("chat.completion.chunk")
+	last.Choices, last.Notice = []choice{{Delta: &delta{}, FinishReason: &x.finish}}, x.empty()
+	x.event(encode(last))
 	if x.call.IncludeUsage {
 		c := x.completion("chat.completion.chunk")
 		c.Usage = x.usage()
@@ -130,9 +137,9 @@ func deltaOf(p provider.Part) *delta {
 	return d
 }
 
-func (x *exchange) chunk(d *delta, finish *string) bool {
+func (x *exchange) chunk(d *delta) bool {
 	c := x.completion("chat.completion.chunk")
-	c.Choices = append(c.Choices, choice{Delta: d, FinishReason: finish})
+	c.Choices = append(c.Choices, choice{Delta: d})
 	return x.event(encode(c))
 }
 
