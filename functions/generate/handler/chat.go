@@ -259,20 +259,26 @@ func (x *exchange) take(p *provider.Part) {
 	if p.FinishReason != "" {
 		x.finish, x.tally.finished = p.FinishReason, true
 	}
-	if p.Usage != nil {
-		x.report(p.Usage)
+	if x.believes(p.Usage) {
+		x.tally.usage = p.Usage
+	}
+	if x.believes(p.AtLeast) {
+		x.tally.least = p.AtLeast
 	}
 	x.see(p)
 }
 
-// report notes a usage that a model can have.
-func (x *exchange) report(u *price.Usage) {
+// believes reports whether u is there and the model can have it.
+func (x *exchange) believes(u *price.Usage) bool {
+	if u == nil {
+		return false
+	}
 	if m := x.asked.model; u.Total() > m.Context {
 		logger(x.ctx).Error("the provider reported more usage than the model's context holds: the report is not believed",
 			"model", m.Name, "reported_tokens", u.Total(), "context", m.Context)
-		return
+		return false
 	}
-	x.tally.usage = u
+	return true
 }
 
 var errUnfinished = &provider.Error{Failure: provider.Broken, Err: errors.New("the answer has no finish_reason")}

@@ -295,9 +295,12 @@ func TestServerIgnoresTheCap(t *testing.T) {
 	for _, tt := range []struct {
 		name, unit string
 		margin     int64 // tokens beyond the cap that may be seen
+		edit       func(string) string
 	}{
-		{"words", " word", capMargin(cvCap) + 1},
-		{"no words", "人", capMargin(cvCap) + cvCap/3 + 1},
+		{"words", " word", capMargin(cvCap) + 1, inOnePiece("nobody")},
+		{"no words", "人", capMargin(cvCap) + cvCap/3 + 1, inOnePiece("nobody")},
+		{"in one piece", " word", 0, inOnePiece("the model")},
+		{"in one piece, no words", "人", 0, inOnePiece("the provider")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -309,7 +312,7 @@ func TestServerIgnoresTheCap(t *testing.T) {
 						server.ServeHTTP(w, r)
 						close(closed)
 					})
-				}}.newRig(t, withPool)
+				}}.newRig(t, withPool, tt.edit)
 				g.freeze(0)
 				var metrics buffer.Synced
 				g.handler.Metrics = emf.New(&metrics, "tokenfuse", g.now)

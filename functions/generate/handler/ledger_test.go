@@ -45,7 +45,43 @@ const (
 	isWorst                       // the worst case: the provider told nothing
 	isAbandoned                   // the worst case, listed apart: the process died
 	isFrozen                      // as abandoned, until its process comes back; then what was billed
+	isReported                    // what the provider reported, which is more than it made
+	isCut                         // what was seen when it went on beyond the cap
 )
+
+// What the provider of this test makes of an answer, which is streamed.
+type forgery func(body string) string
+
+const (
+	overReport = 5000 // tokens of output, far above the cap
+	// cutAt is how many tokens an answer has when it is ended: its cap of 150 and the
+	// margin, and the one that shows.
+	cutAt = 150 + 150/8 + 16 + 1
+)
+
+var completionTokens = regexp.MustCompile(`"completion_tokens":[0-9]+,"total_tokens":[0-9]+`)
+
+func saying(tokens int64) forgery {
+	return func(body string) string {
+		return completionTokens.ReplaceAllString(body, fmt.Sprintf(`"completion_tokens":%d,"total_tokens":0`, tokens))
+	}
+}
+
+func replacing(old, new string) forgery {
+	return func(body string) string { return strings.ReplaceAll(body, old, new) }
+}
+
+func goingOn(body string) string {
+	word := "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"}}]}\n\n"
+	return strings.Replace(body, "data: [DONE]", strings.Repeat(word, 400)+"data: [DONE]", 1)
+}
+
+// early is an answer whose finish_reason and usage are left out, and what follows.
+func early(forge forgery) forgery {
+	return func(body string) string {
+		return forge(replacing(`"finish_reason":"stop"`, `"finish_reason":null`)(body))
+	}
+}
 
 type killed int
 
@@ -63,6 +99,10 @@ type way struct {
 	killed killed
 	leaves bool // the caller, while it waits
 	stalls bool // the caller, in the middle of a stream
+	// What the provider does to a good answer, for which it bills all the same.
+	forge  forgery
+	status int
+	fails  bool // so that the caller has an error
 }
 
 var ways = []way{
@@ -79,6 +119,17 @@ var ways = []way{
 	{weight: 4, mark: "[[fail:timeout]]", fate: isWorst, leaves: true},
 	{weight: 4, mark: "[[long]]", fate: isWorst, stalls: true},
 	{weight: 2, fate: isAbandoned, killed: diesBeforeSettle},
+	{weight: 3, mark: "[[reasoning:150]]"}, // which leaves no text
+	{weight: 3, status: http.StatusRequestTimeout, fate: isWorst, fails: true},
+	{weight: 3, status: 524, fate: isWorst, fails: true},
+	{weight: 3, mark: "[[cached:3]]", forge: replacing(`"finish_reason":"stop"`, `"finish_reason":null`), fails: true},
+	{weight: 3, mark: "[[cached:4]]", forge: replacing(`"finish_reason":"stop"`, `"finish_reason":"error"`), fails: true},
+	{weight: 3, forge: saying(1)},
+	{weight: 3, forge: saying(1 << 31), fate: isWorst},
+	{weight: 3, forge: saying(1_000_000_000_000), fate: isWorst},
+	{weight: 3, forge: saying(9_223_372_036_854_775_807), fate: isWorst},
+	{weight: 3, forge: saying(overReport), fate: isReported},
+	{weight: 3, forge: early(goingOn), fate: isCut},
 	{weight: 2, mark: "[[cached:5]]", killed: diesAfterEvent},
 }
 
@@ -260,16 +311,26 @@ func (m *money) provider(upstream http.Handler) http.Handler {
 		if c != nil && c.arrived != nil {
 			c.arrived()
 		}
-		if c == nil || c.answered == nil {
+		if c == nil || c.answered == nil && c.forge == nil && c.status == 0 {
 			upstream.ServeHTTP(w, r)
 			return
 		}
 		made := httptest.NewRecorder()
 		upstream.ServeHTTP(made, r)
-		c.answered()
+		if c.answered != nil {
+			c.answered()
+		}
 		maps.Copy(w.Header(), made.Header())
-		w.WriteHeader(made.Code)
-		_, _ = w.Write(made.Body.Bytes())
+		answer := made.Body.String()
+		if c.forge != nil {
+			forged := c.forge(answer)
+			if forged == answer {
+				m.t.Errorf("nothing was forged in %s", answer)
+			}
+			answer = forged
+		}
+		w.WriteHeader(cmp.Or(c.status, made.Code))
+		_, _ = io.WriteString(w, answer)
 	})
 }
 
@@ -321,8 +382,10 @@ func (m *money) make(h *Handler, c *plannedCall) {
 	} else {
 		h.ServeHTTP(w, r)
 	}
-	if (c.fate == isBilled || c.fate == isFrozen) && w.Code != http.StatusOK {
-		m.t.Errorf("call %d: %d %s", c.number, w.Code, w.Body)
+	whole := c.fate == isBilled || c.fate == isFrozen || c.fate == isReported || c.fate == isCut || c.forge != nil
+	failed := w.Code != http.StatusOK || strings.Contains(w.Body.String(), `"error"`)
+	if whole && !c.fails && failed || c.fails && !failed {
+		m.t.Errorf("call %d %+v: %d %s", c.number, c.way, w.Code, w.Body)
 	}
 }
 
@@ -350,10 +413,17 @@ func (m *money) want(from, to time.Time, thawed bool) *sums {
 		p := providerPrices[u.Model]
 		a := ledger.Amount{Calls: 1}
 		tier := cmp.Or(c.plan, "user")
-		if fate == isBilled {
-			b := u.Billed
+		switch b := u.Billed; fate {
+		case isReported:
+			a.Cost = price.Pico(int64(u.PromptTokens)*p.input + overReport*p.output)
+		case isCut:
+			a.Estimated, a.Cost = 1, price.Pico(int64(u.PromptTokens)*p.input+cutAt*p.output)
+		case isBilled:
+			if c.forge != nil && !c.fails { // it said less
+				a.Estimated = 1
+			}
 			a.Cost = price.Pico((b.Input-b.CachedInput)*p.input + b.CachedInput*p.cached + b.Output*p.output)
-		} else {
+		default:
 			a.Estimated, a.Cost = 1, price.Pico(int64(u.PromptTokens)*p.input+int64(u.MaxOutputTokens)*p.output)
 		}
 		if fate == isAbandoned {
@@ -543,6 +613,22 @@ func TestLedgerIsExact(t *testing.T) {
 		from, to := times[i*len(times)/8], times[(i+3)*len(times)/8]
 		m.wantSum(summing, from, to, true)
 		m.wantSum(summing, from.Add(time.Microsecond), to.Add(time.Microsecond), true)
+	}
+	// The month, by its hours, from which the alarm takes its baseline.
+	m.freeze(2 * time.Hour)
+	for range 2 { // by the minutes; by the hours' own roll-ups
+		hours, err := summing.Hours(context.Background(), start.Truncate(time.Hour), m.now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var month ledger.Amount
+		for _, h := range hours {
+			month = ledger.Amount{Calls: month.Calls + h.Calls, Cost: month.Cost + h.Cost, Estimated: month.Estimated + h.Estimated,
+				Abandoned: month.Abandoned + h.Abandoned, AbandonedCost: month.AbandonedCost + h.AbandonedCost}
+		}
+		if month != s.total {
+			t.Errorf("the month's hours come to\n%+v, want\n%+v", month, s.total)
+		}
 	}
 	if m.faults.Load() < int64(calls/10) {
 		t.Errorf("only %d writes failed", m.faults.Load())

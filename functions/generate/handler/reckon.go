@@ -20,6 +20,7 @@ type tally struct {
 	text      bool         // there is some content or refusal to show
 	delivered bool         // some of it reached the caller
 	usage     *price.Usage // what the provider reported, if a model can have it; nil: nothing
+	least     *price.Usage // without usage: a report that the answer outran; nil: none
 	// What we counted ourselves, in tokens: the input; the output that the caller is
 	// held to, which ends at the cap where the provider did not; and what the provider
 	// has certainly made, whether it was shown or not.
@@ -41,8 +42,8 @@ type bill struct {
 //
 //   - A report is what was billed. The caller pays it; the ledger takes the larger of
 //     it and what was seen.
-//   - Without one the ledger assumes the worst: the reservation, or what was seen if
-//     that is more. The caller pays, in tokens, for what was made and seen; but the
+//   - Without one the ledger assumes the worst: the reservation, or what was seen or
+//     last reported on the way if that is more. The caller pays, in tokens, for what was made and seen; but the
 //     worst after leaving, or to leave early would be free.
 //   - An answer that had to be ended at its cap is charged to the caller as far as it
 //     goes, and to the ledger at the larger of the worst, what was seen and what was
@@ -61,6 +62,9 @@ func reckon(t tally, prices price.Table, maxOutput int64) bill {
 		return b
 	}
 	worst := price.Usage{Input: t.input, Output: max(maxOutput, t.made)}
+	if t.least != nil {
+		worst.Input, worst.Output = max(worst.Input, t.least.Input), max(worst.Output, t.least.Output)
+	}
 	b.usage, b.cost, b.estimated = worst, prices.WorstCase(worst.Input, worst.Output), true
 	if t.usage != nil {
 		reported := *t.usage
