@@ -7,8 +7,8 @@
 // without it; no client costs more than its network, no number of networks more
 // than all anonymous callers, and nobody more than everybody.
 //
-// Trusted: the prices in the configuration, and that a provider keeps to the
-// caps that it is sent.
+// Trusted: the prices in the configuration, and that a provider bills no more than a
+// call reserves.
 package exposure
 
 import (
@@ -250,6 +250,7 @@ var assumptions = []string{
 	"Without the bundle: no limit but the same caps on input and output. Each client, network and user makes 456 calls a minute, as one script did (41,000 in 90 minutes), each the dearest that the caps allow; nothing bounds all of them together.",
 	"With it: each limit is full at first and refills for an hour, so it admits capacity + rate x 1h; the tightest in dollars of tokens, requests and spend counts. Tokens count at the dearest rate that they can have.",
 	"A network is all its clients, whatever they call themselves, and all passes that it may obtain: challenges count as solved, and a pass as used up in calls that are answered. Once a day a network's key changes; in that hour its limits are full once more.",
+	"A call costs at most what it reserves. A provider may report more, up to the model's context (hidden prompts, tools): that counts, as debt, but one call can pass a limit or a pool by it. A token limit bounds dollars as far as calls are answered: one that fails and may be billed all the same gives its tokens back, so that requests, spend and pools bound it.",
 	"A pool counts with its burst and an hour's refill, leases included; never more than its ceiling in any period.",
 	"Quotas (a call without an answer gives them back), calls in flight and the fuse are not counted. Nor are many accounts in one hand: only a pool bounds those.",
 }

@@ -9,12 +9,15 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/local/buffer"
+	"github.com/tokenfuse/tokenfuse/local/faults"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
 // scripted is a provider that gives some parts and then err.
@@ -446,5 +449,41 @@ func TestSpendIsExact(t *testing.T) {
 	// 20 calls at 1.7 micro-dollars.
 	if left := g.remaining(token)["spend"]; left != 2_000_000-34 || testPrices.Cost(one)*calls != 34*price.MicroDollar {
 		t.Errorf("%d micro-dollars are left of 2,000,000 after 34", left)
+	}
+}
+
+// breaksWith is a provider that fails after it has done something.
+type breaksWith func()
+
+func (do breaksWith) Call(context.Context, provider.Request) (provider.Answer, error) {
+	do()
+	return nil, failed(provider.Unreachable, 0)
+}
+
+// While the store does not take the settle, nobody is told that nothing was taken.
+func TestUnsettledIsSaid(t *testing.T) {
+	t.Parallel()
+	g := setup{bucket: bucket.Options{AttemptTimeout: time.Second, ReserveTimeout: time.Minute, SettleTimeout: 300 * time.Millisecond}}.newRig(t)
+	g.freeze(0)
+	g.provide(breaksWith(func() { g.net.Plan = func(string, []byte) faults.Fault { return faults.Throttled } }))
+	e := g.wireError(g.chat(g.token("123", ""), cvCall("Hi.", false)))
+	if e.Code != string(providerError) || strings.Contains(e.Message, "Nothing was taken") || !strings.Contains(e.Message, "The call could not be settled: your quota comes back by itself") {
+		t.Errorf("%+v", e)
+	}
+}
+
+// Waits are never negative, however long they are.
+func TestLongWaits(t *testing.T) {
+	t.Parallel()
+	for _, d := range []time.Duration{0, 1, time.Second, math.MaxInt64 - 1, math.MaxInt64} {
+		if got := ceilSeconds(d); got < 0 || got < int64(d/time.Second) || got > int64(d/time.Second)+1 {
+			t.Errorf("%d: %d s", d, got)
+		}
+		if got := ceilMillis(d); got < 0 || d-got >= time.Millisecond {
+			t.Errorf("%d: %d ns in whole ms", d, got)
+		}
+		if strings.Contains(inWords(d), "-") {
+			t.Errorf("%d: %s", d, inWords(d))
+		}
 	}
 }

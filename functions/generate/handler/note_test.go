@@ -2,6 +2,7 @@ package handler
 
 import (
 	"encoding/binary"
+	"math"
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
@@ -29,6 +30,12 @@ func TestNote(t *testing.T) {
 			if err != nil || got != n {
 				t.Errorf("%+v came back as %+v, %v", n, got, err)
 			}
+		}
+	}
+	// A hold whose note cannot be read would never be swept.
+	for _, n := range []note{{"cv", math.MaxInt64, math.MaxInt64}, {"cv", -1, -1}} {
+		if got, err := decodeNote(n.encode(), noteFeatures); err != nil || got.input < 0 || got.cost < 0 || len(n.encode()) > bucket.MaxNote {
+			t.Errorf("%+v came back as %+v, %v", n, got, err)
 		}
 	}
 	gone := note{"dropped", 7, 8}

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
@@ -53,15 +54,17 @@ func (h *Handler) settle(ctx context.Context, a admission, c *call, m *policy.Mo
 // doubt logs what the owner should know of a provider whose word was not as it should
 // be: money is counted by it.
 func doubt(ctx context.Context, c *call, m *policy.Model, t tally, b bill) {
-	log := logger(ctx).With("feature", c.offer.feature.Name, "model", m.Name)
+	log := func(level slog.Level, msg string, attrs ...any) {
+		logger(ctx).With("feature", c.offer.feature.Name, "model", m.Name).Log(ctx, level, msg, attrs...)
+	}
 	switch {
 	case t.usage == nil && t.ending == completed && !t.overran:
-		log.Error("the provider reported no usage that can be true: the worst case is charged")
+		log(slog.LevelError, "the provider reported no usage that can be true: the worst case is charged")
 	case t.usage != nil && (t.usage.Total() > c.worst.tokens || b.cost > c.worst.money):
-		log.Warn("the provider reported more than was reserved: it is charged as debt",
+		log(slog.LevelWarn, "the provider reported more than was reserved: it is charged as debt",
 			"reported_tokens", t.usage.Total(), "reserved_tokens", c.worst.tokens, "usd", b.cost.String(), "reserved_usd", c.worst.money.String())
 	case t.usage != nil && t.made > t.usage.Output:
-		log.Warn("the provider reported less output than it sent: what was seen is charged",
+		log(slog.LevelWarn, "the provider reported less output than it sent: what was seen is charged",
 			"reported_tokens", t.usage.Output, "seen_tokens", t.made)
 	}
 }

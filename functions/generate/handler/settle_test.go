@@ -623,6 +623,9 @@ func TestSettlePanic(t *testing.T) {
 					tt.want.quota = tt.quota
 				}
 				g.wantSettled(token, tt.want, billed)
+				if !strings.Contains(a.body, "Something went wrong on our side. Counted: ") {
+					t.Errorf("it is not said what was taken: %s", a.body)
+				}
 				if strings.Contains(a.body, "brittle") {
 					t.Errorf("the cause is shown: %s", a.body)
 				}
