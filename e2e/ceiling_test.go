@@ -117,7 +117,7 @@ func TestSpendCeiling(t *testing.T) {
 	worst := prices.WorstCase(25, 100)
 	visitors, users := newTill(t, prices), newTill(t, prices)
 	d := startDev(t, writeConfig(t, fmt.Sprintf(`
-providers: {visitors: {kind: openai, base_url: %q}, users: {kind: openai, base_url: %q}}
+providers: {visitors: {kind: openai, base_url: %q, bills_errors: false}, users: {kind: openai, base_url: %q}}
 models:
   visitors: {provider: visitors, id: m, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: "0.40", output: "1.60"}}
   users:    {provider: users, id: m, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: "0.40", output: "1.60"}}
