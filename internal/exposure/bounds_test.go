@@ -133,6 +133,9 @@ func TestOrder(t *testing.T) {
 			if l.With > l.Without || l.With > l.Limits {
 				t.Fatalf("the bundle makes it worse: %+v", l)
 			}
+			if l.Answered > l.With || (l.Answered == Unbounded) != (l.AnsweredBy == "") && l.Answered != 0 {
+				t.Fatalf("answered calls: %+v", l)
+			}
 			if l.With < 0 || l.Without < 0 || l.DearestCall < 0 {
 				t.Fatalf("negative: %+v", l)
 			}

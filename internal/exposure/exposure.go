@@ -7,8 +7,9 @@
 // without it; no client costs more than its network, no number of networks more
 // than all anonymous callers, and nobody more than everybody.
 //
-// Trusted: the prices in the configuration, and that a provider bills no more than a
-// call reserves.
+// Trusted: the prices in the configuration, and that a provider bills no call
+// above its worst case; where one reports more, Report.Assumptions says what
+// follows. What it answers is not: it may bill errors, and answers that never come.
 package exposure
 
 import (
@@ -49,9 +50,10 @@ type Report struct {
 	Summary string `json:"summary"` // one line, for people
 
 	// The dearest of one client, network or user.
-	OneScriptToday Amount `json:"one_script_without_usd_per_hour"`
-	OneScript      Amount `json:"one_script_with_usd_per_hour"`
-	Everybody      Amount `json:"everybody_with_usd_per_hour"`
+	OneScriptToday    Amount `json:"one_script_without_usd_per_hour"`
+	OneScript         Amount `json:"one_script_with_usd_per_hour"`
+	OneScriptAnswered Amount `json:"one_script_answered_usd_per_hour"` // of OneScript: calls that are answered
+	Everybody         Amount `json:"everybody_with_usd_per_hour"`
 
 	Lines       []Line   `json:"lines"`
 	Alarm       Alarm    `json:"suggested_alarm"`
@@ -65,11 +67,16 @@ type Line struct {
 	Feature     string `json:"feature,omitempty"` // empty: all of the tier's, in the dearest mix
 	DearestCall Amount `json:"dearest_call_usd"`
 	Without     Amount `json:"without_usd_per_hour"`
-	With        Amount `json:"with_usd_per_hour"`    // what limits and pools admit
+	With        Amount `json:"with_usd_per_hour"`    // what limits and pools admit, whatever the provider answers and bills
 	By          string `json:"bounded_by,omitempty"` // a limit, a pool or a sum; empty: nothing
 	// The same of the limits alone.
 	Limits   Amount `json:"limits_usd_per_hour"`
 	LimitsBy string `json:"limits_bounded_by,omitempty"`
+	// Of With, what calls that are answered can cost. A call that gave its caller
+	// nothing takes neither tokens nor a pass's calls, though it may have been billed,
+	// so those limits bound only these.
+	Answered   Amount `json:"answered_usd_per_hour"`
+	AnsweredBy string `json:"answered_bounded_by,omitempty"`
 }
 
 // Alarm is a suggestion for the section of that name.
@@ -95,11 +102,12 @@ func Of(p *policy.Policy) Report {
 		switch l.Who {
 		case Client, Network, OneUser:
 			r.OneScript = max(r.OneScript, l.With)
+			r.OneScriptAnswered = max(r.OneScriptAnswered, l.Answered)
 			r.OneScriptToday = max(r.OneScriptToday, unlimited(l.DearestCall))
 		}
 	}
 	if total.DearestCall == 0 { // free models, or nobody can call anything
-		total = Line{Who: Everybody, By: free}
+		total = Line{Who: Everybody, By: free, AnsweredBy: free}
 	}
 	// Limits that are looser than the assumption make today no better.
 	if r.OneScript != Unbounded {
@@ -122,39 +130,50 @@ func (r *Report) add(p *policy.Policy, t *policy.Tier, feature string, m menu) {
 	if m.dearest == 0 {
 		pools = bound{by: free}
 	}
-	add := func(who Who, limits bound) {
-		with := limits.or(pools)
+	callers := []Who{Client, Network, ManyNetworks, AllAnonymous}
+	if t.Name != policy.Anonymous {
+		callers = []Who{OneUser}
+	}
+	billed, answered := limitsOf(p, t, m, billed), limitsOf(p, t, m, answered)
+	for _, who := range callers {
+		limits, with := billed[who], billed[who].or(pools)
+		// Answered calls are some of those that may be billed.
+		ofAnswered := answered[who].or(with)
 		r.Lines = append(r.Lines, Line{
 			Who: who, Tier: t.Name, Feature: feature, DearestCall: m.dearest,
 			Without: without(who, m.dearest, with.amount), With: with.amount, By: with.by,
 			Limits: limits.amount, LimitsBy: limits.by,
+			Answered: ofAnswered.amount, AnsweredBy: ofAnswered.by,
 		})
 	}
+}
+
+// limitsOf is what the limits of a tier's callers let through of some calls.
+func limitsOf(p *policy.Policy, t *policy.Tier, m menu, of calls) map[Who]bound {
 	own := limits{tokens: t.Tokens, requests: t.Requests, spend: t.Spend}
 	if t.Name != policy.Anonymous {
-		add(OneUser, own.admit(m, time.Hour))
-		return
+		return map[Who]bound{OneUser: own.admit(m, time.Hour, of)}
 	}
 	shared := nothing
 	if n := t.Network; n != nil {
-		shared = limits{tokens: n.Tokens, requests: n.Requests}.admit(m, time.Hour)
+		shared = limits{tokens: n.Tokens, requests: n.Requests}.admit(m, time.Hour, of)
 	}
 	network := shared
 	if p.Challenge != nil && t.Passes != nil {
-		network = withPasses(shared, t.Passes, own, m)
+		network = withPasses(shared, t.Passes, own, m, of)
 	}
-	add(Client, own.admit(m, time.Hour).or(shared))
-	add(Network, network)
-	add(ManyNetworks, network.times(networks))
-	add(AllAnonymous, nothing)
+	return map[Who]bound{
+		Client: own.admit(m, time.Hour, of).or(shared), Network: network,
+		ManyNetworks: network.times(networks), AllAnonymous: nothing,
+	}
 }
 
 // withPasses adds what the passes of a network can cost. A pass that was given
 // out up to its life before the hour may be used in it.
-func withPasses(shared bound, passes *policy.Passes, own limits, m menu) bound {
+func withPasses(shared bound, passes *policy.Passes, own limits, m menu, of calls) bound {
 	count := within(&passes.Limit, time.Hour+passes.TTL)
 	own.calls = int64(passes.Calls)
-	each := own.admit(m, min(passes.TTL, time.Hour))
+	each := own.admit(m, min(passes.TTL, time.Hour), of)
 	return boundBy(shared.amount.plus(each.amount.times(count)),
 		"%s %s + %s passes x %s", shared.by, shared.amount, thousands(count), each.amount)
 }
@@ -176,7 +195,7 @@ func everybody(p *policy.Policy) Line {
 	if all := p.Pools[policy.PoolAll]; all != nil {
 		sum = poolBound(all).or(sum)
 	}
-	return Line{Who: Everybody, Without: Unbounded, Limits: Unbounded, With: sum.amount, By: sum.by}
+	return Line{Who: Everybody, Without: Unbounded, Limits: Unbounded, With: sum.amount, By: sum.by, Answered: sum.amount, AnsweredBy: sum.by}
 }
 
 // tiers are those whose callers can call something, anonymous first.
@@ -219,11 +238,17 @@ func (r *Report) summary() string {
 	if r.OneScriptToday == Unbounded {
 		today = "One script can cost you any amount today; "
 	}
+	with := fmt.Sprintf("with this configuration $%s", r.OneScriptAnswered)
+	if r.OneScript != r.OneScriptAnswered {
+		with += fmt.Sprintf(", $%s if the provider bills what it fails", r.OneScript)
+	}
 	switch {
 	case r.Everybody != Unbounded:
-		return today + fmt.Sprintf("with this configuration $%s, and everybody together at most $%s.", r.OneScript, r.Everybody)
+		return today + with + fmt.Sprintf(", and everybody together at most $%s.", r.Everybody)
 	case r.OneScript != Unbounded:
-		return today + fmt.Sprintf("with this configuration $%s, but nothing bounds everybody together: set pools.", r.OneScript)
+		return today + with + ", but nothing bounds everybody together: set pools."
+	case r.OneScriptAnswered != Unbounded:
+		return today + fmt.Sprintf("with this configuration $%s, but nothing bounds it if the provider bills what it fails: set pools.", r.OneScriptAnswered)
 	}
 	return today + "with this configuration nothing bounds it: set pools, and tiers.anonymous.network."
 }
@@ -248,9 +273,10 @@ func suggest(everybody Amount) Alarm {
 // assumptions is what the amounts rest on.
 var assumptions = []string{
 	"Without the bundle: no limit but the same caps on input and output. Each client, network and user makes 456 calls a minute, as one script did (41,000 in 90 minutes), each the dearest that the caps allow; nothing bounds all of them together.",
-	"With it: each limit is full at first and refills for an hour, so it admits capacity + rate x 1h; the tightest in dollars of tokens, requests and spend counts. Tokens count at the dearest rate that they can have.",
-	"A network is all its clients, whatever they call themselves, and all passes that it may obtain: challenges count as solved, and a pass as used up in calls that are answered. Once a day a network's key changes; in that hour its limits are full once more.",
-	"A call costs at most what it reserves. A provider may report more, up to the model's context (hidden prompts, tools): that counts, as debt, but one call can pass a limit or a pool by it. A token limit bounds dollars as far as calls are answered: one that fails and may be billed all the same gives its tokens back, so that requests, spend and pools bound it.",
+	"With it: each limit is full at first and refills for an hour, so it admits capacity + rate x 1h; the tightest of requests and spend counts, and the pools. The provider may bill each call's worst case, whatever it answers: with an error, late, or not at all.",
+	"Answered calls are those that came with a report of what they used. Of them tokens count too, at the dearest rate that they can have, and the number of calls of a pass. A call that gave its caller nothing is taken from neither, though it may have been billed.",
+	"A provider may report more than the worst case (a hidden prompt, an ignored cap), up to the model's context. That is charged in full, as debt: an hour may cost so much more, and the hours after it so much less.",
+	"A network is all its clients, whatever they call themselves, and all passes that it may obtain: challenges count as solved. Once a day a network's key changes; in that hour its limits are full once more.",
 	"A pool counts with its burst and an hour's refill, leases included; never more than its ceiling in any period.",
 	"Quotas (a call without an answer gives them back), calls in flight and the fuse are not counted. Nor are many accounts in one hand: only a pool bounds those.",
 }

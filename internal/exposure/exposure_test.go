@@ -2,13 +2,14 @@ package exposure
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
@@ -68,8 +69,8 @@ const (
 	clients   = "{tokens: {capacity: 10000, per: 1h}, requests: {capacity: 20, per: 1m}}"
 )
 
-// line is a report's line in short: today, with, by.
-func line(t *testing.T, r Report, who Who, tier, feature string) string {
+// find is a report's only line of somebody.
+func find(t *testing.T, r Report, who Who, tier, feature string) Line {
 	t.Helper()
 	var found []Line
 	for _, l := range r.Lines {
@@ -80,9 +81,16 @@ func line(t *testing.T, r Report, who Who, tier, feature string) string {
 	if len(found) != 1 {
 		t.Fatalf("%d lines of %s %s %s", len(found), who, tier, feature)
 	}
-	l := found[0]
-	return l.Without.String() + ", " + l.With.String() + ", " + l.by()
+	return found[0]
 }
+
+// answeredCalls are a line's answered calls in short: today, answered, by.
+func (l Line) answeredCalls() string {
+	return l.Without.String() + ", " + l.Answered.String() + ", " + cmp.Or(l.AnsweredBy, unbounded)
+}
+
+// whateverIsBilled is the rest: with, by.
+func (l Line) whateverIsBilled() string { return l.With.String() + ", " + l.by() }
 
 func TestByHand(t *testing.T) {
 	t.Parallel()
@@ -93,61 +101,72 @@ func TestByHand(t *testing.T) {
 		changes       []string
 		who           Who
 		tier, feature string
-		want          string
+		answered      string // today, with, by
+		billed        string // with, by
 	}{
 		// 10,000 at once and 10,000 in the hour, all of it output at $10.
-		{"client", nil, Client, "anonymous", "ask", "54.72, 0.20, tokens"},
-		{"client, any feature", nil, Client, "anonymous", "", "54.72, 0.20, tokens"},
+		{"client", nil, Client, "anonymous", "ask", "54.72, 0.20, tokens", "2.44, requests"},
+		{"client, any feature", nil, Client, "anonymous", "", "54.72, 0.20, tokens", "2.44, requests"},
 		// 1 + 60 x 1 calls of $0.002.
-		{"requests are tighter", []string{"capacity: 20, per: 1m", "capacity: 1, per: 1m"}, Client, "anonymous", "ask", "54.72, 0.122, requests"},
-		{"the network is tighter", []string{"capacity: 50000", "capacity: 2000"}, Client, "anonymous", "ask", "54.72, 0.04, network_tokens"},
-		{"network", nil, Network, "anonymous", "ask", "54.72, 1.00, network_tokens"},
-		{"thousand networks", nil, ManyNetworks, "anonymous", "ask", "54,720.00, 3.00, pool anonymous; its limits: 1,000 x 1.00 = 1,000.00"},
-		{"all anonymous", nil, AllAnonymous, "anonymous", "ask", "no bound, 3.00, pool anonymous"},
-		{"the pool of all is tighter", []string{`all: {usd: "20"`, `all: {usd: "2"`}, AllAnonymous, "anonymous", "ask", "no bound, 2.00, pool all"},
+		{"requests are tighter", []string{"capacity: 20, per: 1m", "capacity: 1, per: 1m"}, Client, "anonymous", "ask", "54.72, 0.122, requests", "0.122, requests"},
+		{"the network is tighter", []string{"capacity: 50000", "capacity: 2000"}, Client, "anonymous", "ask", "54.72, 0.04, network_tokens", "2.44, requests"},
+		{"network", nil, Network, "anonymous", "ask", "54.72, 1.00, network_tokens", "3.00, pool anonymous"},
+		{"thousand networks", nil, ManyNetworks, "anonymous", "ask", "54,720.00, 3.00, pool anonymous", "3.00, pool anonymous"},
+		{"all anonymous", nil, AllAnonymous, "anonymous", "ask", "no bound, 3.00, pool anonymous", "3.00, pool anonymous"},
+		{"the pool of all is tighter", []string{`all: {usd: "20"`, `all: {usd: "2"`}, AllAnonymous, "anonymous", "ask", "no bound, 2.00, pool all", "2.00, pool all"},
 		// $2.40 at once, $0.10 in the hour; 60 + 3,600 calls would be $7.32.
-		{"user", nil, OneUser, "user", "ask", "54.72, 2.50, spend"},
-		{"user, long period", []string{"per: 24h", "per: 240h"}, OneUser, "user", "ask", "54.72, 2.41, spend"},
-		{"everybody", nil, Everybody, "", "", "no bound, 20.00, pool all"},
+		{"user", nil, OneUser, "user", "ask", "54.72, 2.50, spend", "2.50, spend"},
+		{"user, long period", []string{"per: 24h", "per: 240h"}, OneUser, "user", "ask", "54.72, 2.41, spend", "2.41, spend"},
+		{"everybody", nil, Everybody, "", "", "no bound, 20.00, pool all", "20.00, pool all"},
 
 		// 10 + 15 passes in an hour and the half before it, each 5 calls of $0.002.
-		{"passes", []string{network, givenPasses, challenge, passes}, Network, "anonymous", "ask", "54.72, 1.25, network_tokens 1.00 + 25 passes x 0.01"},
+		{"passes", []string{network, givenPasses, challenge, passes}, Network, "anonymous", "ask", "54.72, 1.25, network_tokens 1.00 + 25 passes x 0.01", "3.00, pool anonymous"},
 		// A pass has 10,000 + 5,000 tokens of $10 a million in its half hour.
 		{"passes of many calls", []string{network, strings.Replace(givenPasses, "calls: 5", "calls: 500", 1), challenge, passes},
-			Network, "anonymous", "ask", "54.72, 3.00, pool anonymous; its limits: network_tokens 1.00 + 25 passes x 0.15 = 4.75"},
+			Network, "anonymous", "ask", "54.72, 3.00, pool anonymous", "3.00, pool anonymous"},
 		// Of a pass that lives 2 h only an hour counts: 20,000 tokens; 10 + 30 passes.
 		{"passes of a long life", []string{network, strings.NewReplacer("calls: 5", "calls: 500", "ttl: 30m", "ttl: 2h").Replace(givenPasses), challenge, passes},
-			Network, "anonymous", "ask", "54.72, 3.00, pool anonymous; its limits: network_tokens 1.00 + 40 passes x 0.20 = 9.00"},
-		{"passes without challenges", []string{network, givenPasses}, Network, "anonymous", "ask", "54.72, 1.00, network_tokens"},
+			Network, "anonymous", "ask", "54.72, 3.00, pool anonymous", "3.00, pool anonymous"},
+		// 200 + 12,000 calls of the network, and 620 of each pass in its half hour: calls that
+		// gave nothing are not taken from a pass.
+		{"passes of calls that are billed and fail", []string{network, strings.Replace(givenPasses, "50000, per: 1h}", "50000, per: 1h}, requests: {capacity: 200, per: 1m}", 1), challenge, passes},
+			Network, "anonymous", "ask", "54.72, 1.25, network_tokens 1.00 + 25 passes x 0.01", "3.00, pool anonymous; its limits: network_requests 24.40 + 25 passes x 1.24 = 55.40"},
+		{"thousand networks that are billed and fail", []string{network, strings.Replace(network, "50000, per: 1h}", "50000, per: 1h}, requests: {capacity: 200, per: 1m}", 1)},
+			ManyNetworks, "anonymous", "ask", "54,720.00, 3.00, pool anonymous", "3.00, pool anonymous; its limits: 1,000 x 24.40 = 24,400.00"},
+		{"passes without challenges", []string{network, givenPasses}, Network, "anonymous", "ask", "54.72, 1.00, network_tokens", "3.00, pool anonymous"},
 
-		{"no network limit", []string{network, ""}, Network, "anonymous", "ask", "54.72, 3.00, pool anonymous"},
-		{"no pools: networks", []string{noPools, "", tierPool, ""}, ManyNetworks, "anonymous", "ask", "54,720.00, 1,000.00, 1,000 x 1.00"},
-		{"no pools: all anonymous", []string{noPools, "", tierPool, ""}, AllAnonymous, "anonymous", "ask", "no bound, no bound, nothing"},
-		{"no pools: everybody", []string{noPools, "", tierPool, ""}, Everybody, "", "", "no bound, no bound, nothing"},
-		{"no pools, no network limit", []string{noPools, "", tierPool, "", network, ""}, Network, "anonymous", "ask", "no bound, no bound, nothing"},
+		{"no network limit", []string{network, ""}, Network, "anonymous", "ask", "54.72, 3.00, pool anonymous", "3.00, pool anonymous"},
+		{"no pools: networks", []string{noPools, "", tierPool, ""}, ManyNetworks, "anonymous", "ask", "no bound, 1,000.00, 1,000 x 1.00", "no bound, nothing"},
+		{"no pools: all anonymous", []string{noPools, "", tierPool, ""}, AllAnonymous, "anonymous", "ask", "no bound, no bound, nothing", "no bound, nothing"},
+		{"no pools: everybody", []string{noPools, "", tierPool, ""}, Everybody, "", "", "no bound, no bound, nothing", "no bound, nothing"},
+		{"no pools, no network limit", []string{noPools, "", tierPool, "", network, ""}, Network, "anonymous", "ask", "no bound, no bound, nothing", "no bound, nothing"},
 
 		// Without `all`, everybody is the sum of the tiers' pools, each counted once.
-		{"a tier without a pool", []string{`, all: {usd: "20", per: 1h}`, ""}, Everybody, "", "", "no bound, no bound, nothing"},
-		{"a pool for each tier", []string{`all: {usd: "20"`, `users: {usd: "5"`, "  user:\n", "  user:\n    pool: users\n"}, Everybody, "", "", "no bound, 8.00, the tiers' pools"},
-		{"one pool for two tiers", []string{`, all: {usd: "20", per: 1h}`, "", "  user:\n", "  user:\n    pool: anonymous\n"}, Everybody, "", "", "no bound, 3.00, the tiers' pools"},
-		{"tiers below all", []string{"  user:\n", "  user:\n    pool: anonymous\n"}, Everybody, "", "", "no bound, 3.00, the tiers' pools"},
+		{"a tier without a pool", []string{`, all: {usd: "20", per: 1h}`, ""}, Everybody, "", "", "no bound, no bound, nothing", "no bound, nothing"},
+		{"a pool for each tier", []string{`all: {usd: "20"`, `users: {usd: "5"`, "  user:\n", "  user:\n    pool: users\n"}, Everybody, "", "", "no bound, 8.00, the tiers' pools", "8.00, the tiers' pools"},
+		{"one pool for two tiers", []string{`, all: {usd: "20", per: 1h}`, "", "  user:\n", "  user:\n    pool: anonymous\n"}, Everybody, "", "", "no bound, 3.00, the tiers' pools", "3.00, the tiers' pools"},
+		{"tiers below all", []string{"  user:\n", "  user:\n    pool: anonymous\n"}, Everybody, "", "", "no bound, 3.00, the tiers' pools", "3.00, the tiers' pools"},
 		// Without auth there are no users, so their tier needs no pool.
 		{"no auth", []string{`, all: {usd: "20", per: 1h}`, "", `auth: {issuer: "https://id.example.com", audience: a, jwks_url: "https://id.example.com/keys"}`, ""},
-			Everybody, "", "", "no bound, 3.00, the tiers' pools"},
+			Everybody, "", "", "no bound, 3.00, the tiers' pools", "3.00, the tiers' pools"},
 
 		// A quarter at once; the rest refills in P + 65 s.
-		{"pool of a day", []string{`all: {usd: "20", per: 1h}`, `all: {usd: "20", per: 24h}`}, Everybody, "", "", "no bound, 5.64, pool all"},        // 5 + 15 x 3665/86465
-		{"pool of ten minutes", []string{`all: {usd: "20", per: 1h}`, `all: {usd: "20", per: 10m}`}, Everybody, "", "", "no bound, 87.67, pool all"}, // 5 + 15 x 3665/665
-		{"free models", []string{`{input: "1", output: "10"}`, `{input: "0", output: "0"}`, noPools, "", tierPool, "", network, ""}, AllAnonymous, "anonymous", "ask", "0.00, 0.00, free models"},
-		{"free models, everybody", []string{`{input: "1", output: "10"}`, `{input: "0", output: "0"}`, noPools, "", tierPool, ""}, Everybody, "", "", "0.00, 0.00, free models"},
+		{"pool of a day", []string{`all: {usd: "20", per: 1h}`, `all: {usd: "20", per: 24h}`}, Everybody, "", "", "no bound, 5.64, pool all", "5.64, pool all"},         // 5 + 15 x 3665/86465
+		{"pool of ten minutes", []string{`all: {usd: "20", per: 1h}`, `all: {usd: "20", per: 10m}`}, Everybody, "", "", "no bound, 87.67, pool all", "87.67, pool all"}, // 5 + 15 x 3665/665
+		{"free models", []string{`{input: "1", output: "10"}`, `{input: "0", output: "0"}`, noPools, "", tierPool, "", network, ""}, AllAnonymous, "anonymous", "ask", "0.00, 0.00, free models", "0.00, free models"},
+		{"free models, everybody", []string{`{input: "1", output: "10"}`, `{input: "0", output: "0"}`, noPools, "", tierPool, ""}, Everybody, "", "", "0.00, 0.00, free models", "0.00, free models"},
 		{"a limit above what a script sends", []string{clients, "{requests: {capacity: 60000, per: 1h}}", network, "", `{usd: "3"`, `{usd: "3000"`, `{usd: "20"`, `{usd: "3000"`}, // 120,000 x 0.002
-			Client, "anonymous", "ask", "240.00, 240.00, requests"},
+			Client, "anonymous", "ask", "240.00, 240.00, requests", "240.00, requests"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			r := Of(parse(t, with(t, test.changes...)))
-			if got := line(t, r, test.who, test.tier, test.feature); got != test.want {
-				t.Errorf("got %s, want %s", got, test.want)
+			l := find(t, r, test.who, test.tier, test.feature)
+			if got := l.answeredCalls(); got != test.answered {
+				t.Errorf("answered calls: got %s, want %s", got, test.answered)
+			}
+			if got := l.whateverIsBilled(); got != test.billed {
+				t.Errorf("whatever is billed: got %s, want %s", got, test.billed)
 			}
 		})
 	}
@@ -166,7 +185,7 @@ func TestAnyFeature(t *testing.T) {
 		"read": "333.80, 0.0244, requests",
 		"":     "333.80, 0.0244, requests",
 	} {
-		if got := line(t, r, Client, "anonymous", feature); got != want {
+		if got := find(t, r, Client, "anonymous", feature).answeredCalls(); got != want {
 			t.Errorf("%q: got %s, want %s", feature, got, want)
 		}
 	}
@@ -179,7 +198,7 @@ func TestFallback(t *testing.T) {
 		"features:\n", "  other: {provider: main, id: l, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: \"1\", output: \"30\"}}\nfeatures:\n",
 		"ask: {model: m,", "ask: {model: m, fallback: other,",
 	)))
-	if got, want := line(t, r, Client, "anonymous", "ask"), "109.44, 0.60, tokens"; got != want {
+	if got, want := find(t, r, Client, "anonymous", "ask").answeredCalls(), "109.44, 0.60, tokens"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -192,8 +211,12 @@ func TestSummary(t *testing.T) {
 		want    string
 	}{
 		// The user costs more than the network.
-		{"bounded", nil, "One script can cost you $54.72 an hour today; with this configuration $2.50, and everybody together at most $20.00."},
-		{"no pools", []string{noPools, "", tierPool, ""}, "One script can cost you $54.72 an hour today; with this configuration $2.50, but nothing bounds everybody together: set pools."},
+		{"bounded", nil, "One script can cost you $54.72 an hour today; with this configuration $2.50, $3.00 if the provider bills what it fails, and everybody together at most $20.00."},
+		{"bounded by dollars", []string{tierPool, "", "tokens: {capacity: 10000, per: 1h}, requests", "spend: {usd: \"1\", per: 1h}, requests", "{tokens: {capacity: 50000, per: 1h}}", "{requests: {capacity: 10, per: 1h}}"},
+			"One script can cost you $54.72 an hour today; with this configuration $2.50, and everybody together at most $20.00."},
+		{"no pools", []string{noPools, "", tierPool, ""}, "One script can cost you $54.72 an hour today; with this configuration $2.50, but nothing bounds it if the provider bills what it fails: set pools."},
+		{"no pools, bounded by requests", []string{noPools, "", tierPool, "", "{tokens: {capacity: 50000, per: 1h}}", "{requests: {capacity: 10, per: 1h}}"},
+			"One script can cost you $54.72 an hour today; with this configuration $2.50, but nothing bounds everybody together: set pools."},
 		{"nothing", []string{noPools, "", tierPool, "", network, ""}, "One script can cost you $54.72 an hour today; with this configuration nothing bounds it: set pools, and tiers.anonymous.network."},
 		{"nobody", []string{"ask: {model: m,", "ask: {model: m, tiers: [user],", `auth: {issuer: "https://id.example.com", audience: a, jwks_url: "https://id.example.com/keys"}`, ""}, "Nobody can call anything with this configuration."},
 	} {
@@ -251,7 +274,7 @@ func TestSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+	if diff := gocmp.Diff(string(want), got.String()); diff != "" {
 		t.Error(diff)
 	}
 	if r.Alarm.Threshold != Amount(p.Alarm.Threshold) {
@@ -271,13 +294,13 @@ func TestJSON(t *testing.T) {
 		if err := json.Unmarshal(data, &back); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(r, back); diff != "" {
+		if diff := gocmp.Diff(r, back); diff != "" {
 			t.Error(diff)
 		}
 	}
 	// The names that programs rely on.
 	data, err := json.Marshal(Of(parse(t, small)).Lines[0])
-	if want := `{"who":"client","tier":"anonymous","dearest_call_usd":"0.002","without_usd_per_hour":"54.72","with_usd_per_hour":"0.2","bounded_by":"tokens","limits_usd_per_hour":"0.2","limits_bounded_by":"tokens"}`; err != nil || string(data) != want {
+	if want := `{"who":"client","tier":"anonymous","dearest_call_usd":"0.002","without_usd_per_hour":"54.72","with_usd_per_hour":"2.44","bounded_by":"requests","limits_usd_per_hour":"2.44","limits_bounded_by":"requests","answered_usd_per_hour":"0.2","answered_bounded_by":"tokens"}`; err != nil || string(data) != want {
 		t.Errorf("got  %s, %v\nwant %s", data, err, want)
 	}
 }

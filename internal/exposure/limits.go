@@ -88,6 +88,16 @@ func (p part) worth(n int64) Amount {
 		Amount(long.WorstCase(1, 0)).times(n))
 }
 
+// calls are those whose cost is asked for.
+type calls uint8
+
+const (
+	// billed are all calls that the provider may bill, whatever it answers.
+	billed calls = iota
+	// answered are those that gave their caller something.
+	answered
+)
+
 // limits are the limits of one identity, nil where there is none.
 type limits struct {
 	tokens, requests, spend *policy.Limit
@@ -95,20 +105,21 @@ type limits struct {
 }
 
 // admit is the most that the limits let through in d, full at first: the
-// tightest of them counts.
-func (l limits) admit(m menu, d time.Duration) bound {
+// tightest of them counts. Tokens and a pass's calls are used up by answered calls
+// alone; requests by all, and dollars by all that were billed.
+func (l limits) admit(m menu, d time.Duration, of calls) bound {
 	b := nothing
 	if l.spend != nil {
 		const micro = Amount(price.Dollar / 1_000_000)
 		b = b.or(bound{micro.times(within(l.spend, d)), l.spend.Name})
 	}
-	if l.tokens != nil {
+	if l.tokens != nil && of == answered {
 		b = b.or(bound{m.worth(within(l.tokens, d)), l.tokens.Name})
 	}
 	if l.requests != nil {
 		b = b.or(bound{m.dearest.times(within(l.requests, d)), l.requests.Name})
 	}
-	if l.calls > 0 {
+	if l.calls > 0 && of == answered {
 		b = b.or(bound{m.dearest.times(l.calls), "calls"})
 	}
 	return b

@@ -1,6 +1,7 @@
 package exposure
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -20,7 +21,7 @@ func (r Report) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\nDollars an hour, at worst:\n\n", r.Summary)
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "tier\tfeature\twho\tdearest call\twithout bundle\twith bundle\tbounded by")
+	fmt.Fprintln(table, "tier\tfeature\twho\tdearest call\twithout bundle\tanswered calls\tbounded by\twith bundle\tbounded by")
 	features := map[string]int{}
 	for _, l := range r.Lines {
 		if l.Who == Network || l.Who == OneUser {
@@ -31,13 +32,13 @@ func (r Report) Write(w io.Writer) error {
 		feature := l.Feature
 		switch {
 		case l.Who == Everybody:
-			fmt.Fprintln(table, "\t\t\t\t\t\t")
+			fmt.Fprintln(table, "\t\t\t\t\t\t\t\t")
 		case feature == "" && features[l.Tier] == 2:
 			continue // the same as the only feature
 		case feature == "":
 			feature = "any"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Tier, feature, names[l.Who], l.DearestCall, l.Without, l.With, l.by())
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Tier, feature, names[l.Who], l.DearestCall, l.Without, l.Answered, cmp.Or(l.AnsweredBy, unbounded), l.With, l.by())
 	}
 	table.Flush()
 	alarm := fmt.Sprintf("factor: %d", r.Alarm.Factor)
@@ -57,11 +58,14 @@ func (r Report) Write(w io.Writer) error {
 	return err
 }
 
+// unbounded stands where nothing bounds an amount.
+const unbounded = "nothing"
+
 // by says what bounds a line, for a pool also what the limits alone come to.
 func (l Line) by() string {
 	switch {
 	case l.By == "":
-		return "nothing"
+		return unbounded
 	case l.With < l.Limits && l.Limits != Unbounded:
 		return fmt.Sprintf("%s; its limits: %s = %s", l.By, l.LimitsBy, l.Limits)
 	}
