@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -235,4 +236,8 @@ func (l Limit) status(tat, now int64) Status {
 	return s
 }
 
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+// micros makes a duration of µs; what is more than one can hold, as a foreign TAT may
+// give, becomes the longest.
+func micros(n int64) time.Duration {
+	return time.Duration(min(n, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
+}

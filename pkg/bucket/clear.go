@@ -3,12 +3,17 @@ package bucket
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 )
 
-// clearCredits times the period is what a clear adds to a limit's credits: more
-// than any open reservation's fence allows, so that a settle of one that was made
-// before the clear gives nothing back into the new state.
+// clearCredits times the period is what a clear adds to a limit's credits: more than
+// any fence of an older version allows, which knows a clear by that.
 const clearCredits = 16
+
+// clearMargin is how long, in µs, after a clear a call must have begun for what is known
+// of it only by its start to be given back: room for clocks that differ.
+const clearMargin = int64(5 * time.Second / time.Microsecond)
 
 // Clear makes limits of an identity full. Open calls stay open and settle as
 // ever, but give nothing back to what was cleared. ErrNotFound if there is no such
@@ -19,8 +24,7 @@ func (b *Buckets) Clear(ctx context.Context, key string, limits ...Limit) error 
 }
 
 // ClearClient is Clear for limits of one of an identity's clients. ErrNotFound if
-// there is no such client: then its limits are full. Abandoned calls of other
-// clients that began before it give nothing back to limits of the same name.
+// there is no such client: then its limits are full.
 func (b *Buckets) ClearClient(ctx context.Context, key, client string, limits ...Limit) error {
 	if !validClientKey(client) {
 		return fmt.Errorf("bucket: client key %q must be 8 characters A-Z, 2-7", client)
@@ -28,38 +32,67 @@ func (b *Buckets) ClearClient(ctx context.Context, key, client string, limits ..
 	return b.clear(ctx, key, client, limits)
 }
 
-// clear makes the limits of an identity full, or those of a client if it is not "".
+// clear makes the limits of an identity full, or those of a client if it is not "". The
+// times of a limit's clears only grow: a receipt of before a clear never takes its time
+// for that of an earlier one, and a send that was taken for lost changes nothing when it
+// arrives after all.
 func (b *Buckets) clear(ctx context.Context, key, client string, limits []Limit) error {
-	ctx, cancel := context.WithTimeout(ctx, b.opts.ReserveTimeout)
-	defer cancel()
-	u := newUpdate()
-	zero, now := u.number(0), u.number(b.now())
 	for _, l := range limits {
 		if err := l.Validate(); err != nil {
 			return err
 		}
+	}
+	if len(limits) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.opts.ReserveTimeout)
+	defer cancel()
+	for at := b.now(); ; {
+		w, err := b.write(ctx, key, clearing(client, limits, at))
+		if err != nil {
+			return err
+		}
+		if _, there := w.item[openAttr(client)]; len(w.item) == 0 || client != "" && !there {
+			return ErrNotFound
+		}
+		if w.applied {
+			b.memory.put(key, w.item, 0)
+			return nil
+		}
+		// Another clear was as late, or this one, whose answer was lost. Clearing again
+		// does no harm.
+		for _, l := range limits {
+			cleared, err := w.item.number(clearedAttr(client, l.Name))
+			if err != nil {
+				return err
+			}
+			at = max(at, cleared+1)
+		}
+	}
+}
+
+// clearing is the conditional write that clears limits at a time.
+func clearing(client string, limits []Limit, at int64) *update {
+	u := newUpdate()
+	zero, now := u.number(0), u.number(at)
+	var marked []string
+	for _, l := range limits {
 		u.setTo(u.name(tatAttr(client, l.Name, l.period())), " = ", zero)
 		if l.Return != Never {
 			g := u.name(creditsAttr(client, l.Name, l.period()))
 			u.setTo(g, " = if_not_exists(", g, ", ", zero, ") + ", u.number(clearCredits*l.period()))
 		}
-		u.setTo(u.name(clearedAttr(l.Name)), " = ", now)
-	}
-	if len(limits) == 0 {
-		return nil
+		if attr := clearedAttr(client, l.Name); !slices.Contains(marked, attr) { // once for several periods
+			marked = append(marked, attr)
+			c := u.name(attr)
+			u.setTo(c, " = ", now)
+			u.require("(attribute_not_exists(", c, ") OR ", c, " < ", now, ")")
+		}
 	}
 	u.require("attribute_exists(", u.name(attrKey), ")")
 	if client != "" {
 		// Limits of a client that gave way must not come back without it.
 		u.require("attribute_exists(", u.name(openAttr(client)), ")")
 	}
-	w, err := b.write(ctx, key, u)
-	if err != nil {
-		return err
-	}
-	if !w.applied {
-		return ErrNotFound
-	}
-	b.memory.put(key, w.item, 0)
-	return nil
+	return u
 }

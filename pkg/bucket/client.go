@@ -10,7 +10,8 @@ import (
 // anonymous callers the identity is a network, and a client is what tells its
 // members apart. Their attributes carry the client's key:
 //
-//	t_<client>_<limit>_<period>, g_<client>_…  as for the identity's own limits
+//	t_<client>_<limit>_<period>, g_<client>_…, cleared_<client>_<limit>
+//	                                           as for the identity's own limits
 //	o_<client>                                 open holds of the client
 //	n                                          number of clients, Overflow excepted
 //
@@ -98,16 +99,25 @@ func (u *update) joins(c Client, p presence, last seen, now int64) {
 	}
 }
 
-// evict removes a client that is full and has no call open, if it still is.
+// evict removes a client that is full and has no call open, if it still is. With no
+// call open nobody has a receipt that its credits or clears are compared with.
 func (u *update) evict(client string, last seen, now int64) {
 	o := u.name(openAttr(client))
 	u.removeAttr(o)
 	u.require(o, " = ", u.number(0))
+	clears := map[string]bool{} // of several periods of a limit there is one
 	for attr := range last.ofClient(client) {
 		t := u.name(attr)
 		u.removeAttr(t)
 		u.require(t, " <= ", u.number(now))
-		u.removeAttr(u.name(creditsPrefix + strings.TrimPrefix(attr, tatPrefix)))
+		suffix := strings.TrimPrefix(attr, tatPrefix)
+		u.removeAttr(u.name(creditsPrefix + suffix))
+		if end := strings.LastIndexByte(suffix, '_'); end > 0 { // where the period begins
+			clears[clearedPrefix+suffix[:end]] = true
+		}
+	}
+	for attr := range clears {
+		u.removeAttr(u.name(attr))
 	}
 }
 

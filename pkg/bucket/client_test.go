@@ -198,7 +198,7 @@ func TestIdleClientGivesWay(t *testing.T) {
 	// Nobody gives way now: newcomers share what is left for them.
 	w.settle(w.admit(b, w.visit(clientNumber(101), 3000)), 3000, 3000)
 	w.deny(b, w.visit(clientNumber(102), 3000), "tokens")
-	w.settle(w.admit(b, w.visit(clientNumber(102), 1999)), 1999, 1999) // less the slack of a wrong guess
+	w.settle(w.admit(b, w.visit(clientNumber(102), 2000)), 2000, 2000)
 	// A client with an open call does not give way, however full it is.
 	w.clock.advance(time.Hour)
 	open := w.admit(w.process(), w.visit(clientNumber(0), 1))

@@ -13,6 +13,9 @@
 //     processes may share a table. What is really used over any time t since a
 //     limit was full is at most capacity + rate x t, the very first requests of an
 //     identity included. Clocks that differ by d add what 2d refill, once.
+//   - Fair. In whatever order calls end that were open together, what stays charged
+//     is what was used, plus at most what was refilled while the call itself was
+//     open. Debt beyond a reservation is charged in full, up to 142 years of refill.
 //   - Exactly once. A reservation is settled once, whatever is retried, lost or
 //     late on the way: its hold in the item decides. A reply that got lost is
 //     recognised by the hold; a send that may still arrive finds a tombstone.
@@ -24,7 +27,9 @@
 //     within its timeout; it never admits unasked.
 //
 // One round trip admits when the state is guessed right, which a process that has
-// seen the identity does; a wrong guess costs one more. The item of an identity
+// seen the identity does; a wrong guess costs one more and nothing else. Only when
+// others keep changing the limit meanwhile may a call cost up to a tenth of a second
+// of refill more than it reserved. The item of an identity
 // with 4 limits and 8 open calls is below 1 KB, one write unit.
 //
 // # Trust

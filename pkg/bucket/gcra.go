@@ -18,9 +18,11 @@ const (
 	// does not divide its period would never fit.
 	tolerance = 100
 
-	// maxIncrement keeps sums of a TAT and several increments far from
-	// overflow: 2^55 microseconds are more than a thousand years.
-	maxIncrement = 1 << 55
+	// maxIncrement is the largest increment, and the furthest that debt may take a
+	// TAT ahead of now: 2^52 microseconds, 142 years. Sums of a TAT and several
+	// increments stay far from overflow, and so does the time until a limit is full
+	// again as a time.Duration, which holds 292 years.
+	maxIncrement = 1 << 52
 )
 
 var errIncrement = errors.New("bucket: cost, capacity or period out of range")
@@ -95,6 +97,13 @@ func refund(unused, after, below, given, now int64) int64 {
 	return min(unused, max(0, after-min(given, below)-now))
 }
 
+// refundByAge is refund for a reserve of inc of which only the start is known, not
+// the TAT that it left. Since then no more can have drained from it than was refilled,
+// so that the rest is still there, whatever others did.
+func refundByAge(unused, inc, start, now int64) int64 {
+	return max(0, min(unused, inc-max(0, now-start)))
+}
+
 // beneath is what lay beneath a reserve of inc that left the TAT at after, at now.
 func beneath(after, inc, now int64) int64 { return max(0, after-inc-now) }
 
@@ -103,8 +112,3 @@ func beneath(after, inc, now int64) int64 { return max(0, after-inc-now) }
 func refundHolds(refund, after, below, now int64) (most int64, bounded bool) {
 	return after - now - refund, refund > after-below-now
 }
-
-// creditByAge is credit for a reserve whose TAT is unknown: what is unused, less
-// all that can have been refilled since its start. It never gives more than
-// credit would.
-func creditByAge(unused, start, now int64) int64 { return max(0, unused-max(0, now-start)) }

@@ -3,6 +3,7 @@ package bucket
 import (
 	"encoding/binary"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -13,7 +14,8 @@ import (
 // two write units:
 //
 //	live   0x01, start (8 bytes, µs), life (uvarint, ms), length of the client's
-//	       key, the key, number of returns (1 byte), for each: length of name, name, period (uvarint, s),
+//	       key, the key, number of returns (1 byte), for each: length of name, name ("."
+//	       before it: of the identity, not of the client), period (uvarint, s),
 //	       increment (uvarint, µs); then the note up to the end
 //	dead   0x00, expiry (8 bytes, µs)
 //
@@ -29,15 +31,18 @@ type hold struct {
 
 // returned is an increment that comes back when the hold expires.
 type returned struct {
-	name    string
-	period  int64 // µs
-	inc     int64 // µs
-	tatAttr string
+	client string // whose limit it is; "": the identity's own
+	name   string
+	period int64 // µs
+	inc    int64 // µs
 }
 
 const (
 	kindDead = 0
 	kindLive = 1
+
+	// ofIdentity stands before the name of an identity's own limit in a client's hold.
+	ofIdentity = "."
 
 	// MaxNote is the longest note of a hold, in bytes.
 	MaxNote = 20
@@ -64,8 +69,12 @@ func (h hold) encode() []byte {
 	b = append(b, h.client...)
 	b = append(b, byte(len(h.returns)))
 	for _, r := range h.returns {
-		b = append(b, byte(len(r.name)))
-		b = append(b, r.name...)
+		name := r.name
+		if r.client != h.client {
+			name = ofIdentity + name
+		}
+		b = append(b, byte(len(name)))
+		b = append(b, name...)
 		b = binary.AppendUvarint(b, uint64(r.period/microsPerSecond))
 		b = binary.AppendUvarint(b, uint64(r.inc))
 	}
@@ -85,10 +94,13 @@ func decodeHold(b []byte) (hold, error) {
 	h.expiry = at + d.uvarint(maxSpan)*microsPerMilli
 	h.client = string(d.bytes(int(d.byte())))
 	for range d.byte() {
-		name := string(d.bytes(int(d.byte())))
-		period := d.uvarint(maxSpan) * microsPerSecond
-		inc := d.uvarint(maxIncrement)
-		h.returns = append(h.returns, returned{name, period, inc, tatAttr(h.client, name, period)})
+		r := returned{client: h.client, name: string(d.bytes(int(d.byte())))}
+		if own, found := strings.CutPrefix(r.name, ofIdentity); found && h.client != "" {
+			r.client, r.name = "", own
+		}
+		r.period = d.uvarint(maxSpan) * microsPerSecond
+		r.inc = d.uvarint(maxIncrement)
+		h.returns = append(h.returns, r)
 	}
 	if d.bad {
 		return hold{}, errHold

@@ -17,7 +17,8 @@ import (
 //	                       that was made shorter does not inherit a TAT far in the
 //	                       future
 //	g_<limit>_<period, s>  µs given back so far; only grows
-//	cleared_<limit>        when the limit was last cleared, in µs
+//	cleared_<limit>        when the limit was last cleared, in µs; each clear is later
+//	                       than the one before
 //	o                      number of open holds
 //	h_<id>                 a hold
 //	expires                TTL, in s
@@ -31,6 +32,7 @@ const (
 	tatPrefix   = "t_"
 
 	creditsPrefix = "g_"
+	clearedPrefix = "cleared_"
 )
 
 // limitSuffix names a limit within an item: of a client, or "" for the identity's own.
@@ -46,7 +48,7 @@ func creditsAttr(client, name string, period int64) string {
 	return creditsPrefix + limitSuffix(client, name, period)
 }
 
-func clearedAttr(name string) string { return "cleared_" + name }
+func clearedAttr(client, name string) string { return clearedPrefix + scope(client) + name }
 
 // number reads a number attribute; absent is 0. A value that is no int64 cannot
 // come from this package: it is an error, not a guess.

@@ -26,6 +26,10 @@ type model struct {
 	denied    [2]int64 // when each process was last denied by a limit
 	limits    []Limit
 	open      []*Reservation
+	lost      []*Reservation // open, but nobody will settle them
+	steps     int            // reserves and clears so far
+	cleared   map[string]modelClear
+	receipts  map[*Reservation]modelReceipt
 	costs     map[*Reservation][]int64
 	used      map[string][]*use // really used since the last clear, by TAT attribute
 	pending   map[*Reservation][]*use
@@ -48,12 +52,15 @@ func TestStoreFollowsTheRule(t *testing.T) {
 				{Name: "requests", Capacity: 30, Period: time.Minute, Return: Never},
 				{Name: "quota", Capacity: 7, Period: time.Hour, Return: OnExpiry},
 			},
+			cleared: map[string]modelClear{}, receipts: map[*Reservation]modelReceipt{},
 			costs: map[*Reservation][]int64{}, used: map[string][]*use{}, pending: map[*Reservation][]*use{},
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"reserve": func(t *rapid.T) { m.t = t; m.reserve() },
 			"settle":  func(t *rapid.T) { m.t = t; m.settle() },
 			"clear":   func(t *rapid.T) { m.t = t; m.clear() },
+			"lose":    func(t *rapid.T) { m.t = t; m.lose() },
+			"sweep":   func(t *rapid.T) { m.t = t; m.sweep() },
 			"deliver": func(t *rapid.T) { m.t = t; m.deliver() },
 			"time": func(t *rapid.T) {
 				w.clock.advance(time.Duration(rapid.Int64Range(0, 200_000_000).Draw(t, "µs")) * time.Microsecond)
@@ -66,6 +73,9 @@ func TestStoreFollowsTheRule(t *testing.T) {
 		m.t = t
 		for len(m.open) > 0 {
 			m.settle()
+		}
+		for len(m.lost) > 0 {
+			m.sweep()
 		}
 		m.deliver()
 		m.wantConsistent()
@@ -131,12 +141,11 @@ func (m *model) reserve() {
 			}
 			continue
 		}
-		right := []int64{max(was, now) + inc}
-		if was <= now+near {
-			right = append(right, now+max(0, min(slack, p-inc))+inc)
+		if right := max(was, now) + inc; is != right { // one wrong guess costs nothing
+			m.t.Fatalf("%s went from %d to %d at %d, want %d", attr, was, is, now, right)
 		}
-		if !slices.Contains(right, is) {
-			m.t.Fatalf("%s went from %d to %d at %d, want one of %d", attr, was, is, now, right)
+		if got, want := d.Limits[i].Remaining, remaining(is, now, c.Limit.Capacity, p); got != want {
+			m.t.Fatalf("%s: told that %d remain, want %d", attr, got, want)
 		}
 	}
 	full := m.number(before, attrOpen) >= modelInFlight
@@ -147,6 +156,17 @@ func (m *model) reserve() {
 		}
 		m.open = append(m.open, d.Reservation)
 		m.costs[d.Reservation] = costs
+		m.steps++
+		receipt := modelReceipt{at: m.steps}
+		for i, c := range d.Reservation.charges {
+			tat := m.number(after, c.tat)
+			inc, _ := increment(costs[i], c.Limit.Capacity, c.period)
+			receipt.states = append(receipt.states, modelState{tat, max(0, m.number(before, c.tat)-now), m.number(after, c.credits)})
+			if tat != max(m.number(before, c.tat), now)+inc {
+				m.t.Fatalf("%s: the TAT is %d", c.tat, tat)
+			}
+		}
+		m.receipts[d.Reservation] = receipt
 		for i, c := range d.Reservation.charges {
 			u := &use{now, costs[i]}
 			m.used[c.tat] = append(m.used[c.tat], u)
@@ -182,28 +202,101 @@ func (m *model) settle() {
 			amount = m.costs[r][j]
 		}
 		m.pending[r][j].amount = amount
-		g, gAfter := m.number(before, c.credits), m.number(after, c.credits)
-		back := m.number(before, c.tat) - m.number(after, c.tat)
-		var want int64
-		if c.Limit.Return != Never {
-			unused := c.inc
-			if amount > 0 {
-				inc, _ := increment(amount, c.Limit.Capacity, c.period)
-				unused -= inc
-			}
-			if r.afterKnown {
-				want = credit(unused, c.after, c.creditsAfter, g, now)
-			} else if g <= c.creditsAfter+c.period {
-				want = creditByAge(unused, r.start, now)
-			}
-		}
-		if back != want || gAfter-g != want {
-			m.t.Fatalf("%s: gave back %d, counted %d, want %d", c.tat, back, gAfter-g, want)
-		}
+		m.wantBack(r, j, amount, before, after, now)
 	}
 	if m.number(after, attrOpen) != m.number(before, attrOpen)-1 {
 		m.t.Fatal("the open count did not go down by one")
 	}
+}
+
+// wantBack asserts what one limit of a call gave back when it ended: by the rule, and
+// never less than what was unused but for the refill of the time that it was open.
+func (m *model) wantBack(r *Reservation, j int, amount int64, before, after item, now int64) {
+	c := &r.charges[j]
+	g, gAfter := m.number(before, c.credits), m.number(after, c.credits)
+	back := m.number(before, c.tat) - m.number(after, c.tat)
+	var want, least int64
+	if c.Limit.Return != Never && !m.cleared[c.Limit.Name].after(r, m.receipts[r].at) {
+		unused := c.inc
+		if amount > 0 {
+			inc, _ := increment(amount, c.Limit.Capacity, c.period)
+			unused -= inc
+		}
+		least = min(unused, c.inc-max(0, now-r.start))
+		want = max(0, least)
+		if s := m.receipts[r].states[j]; r.afterKnown {
+			want = refund(unused, s.tat, s.below, g-s.credits, now)
+		}
+	}
+	if back != want || gAfter-g != want || back < least {
+		m.t.Fatalf("%s: gave back %d, counted %d, want %d, at least %d", c.tat, back, gAfter-g, want, least)
+	}
+}
+
+// lose lets the process of a call die.
+func (m *model) lose() {
+	if len(m.open) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(m.open)-1).Draw(m.t, "which")
+	m.lost = append(m.lost, m.open[i])
+	m.open = slices.Delete(m.open, i, i+1)
+}
+
+// sweep removes the hold of a lost call, as whoever comes by after its expiry does.
+func (m *model) sweep() {
+	if len(m.lost) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(m.lost)-1).Draw(m.t, "which")
+	r := m.lost[i]
+	m.lost = slices.Delete(m.lost, i, i+1)
+	b := m.processes[rapid.IntRange(0, 1).Draw(m.t, "process")]
+	m.deliver() // whatever was late has arrived by the time that a hold expires
+	m.fault(faults.LostRequest, faults.LostReply, faults.LateRequest, faults.ErrorReply, faults.Throttled)
+	before, now := m.item(), m.w.clock.now().UnixMicro()
+	h, err := decodeHold(before.holdBytes(r.id))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if _, err := b.removeExpired(context.Background(), m.key, before, storedHold{h, r.id, r.hold}); err != nil {
+		m.t.Fatal(err)
+	}
+	r.afterKnown = false // a sweep knows only the hold
+	after := m.item()
+	for j, c := range r.charges {
+		amount := m.costs[r][j]
+		if c.Limit.Return == OnExpiry {
+			amount = 0
+			m.wantBack(r, j, 0, before, after, now)
+		} else if m.number(before, c.tat) != m.number(after, c.tat) {
+			m.t.Fatalf("%s came back with a sweep", c.tat)
+		}
+		m.pending[r][j].amount = amount
+	}
+	if m.number(after, attrOpen) != m.number(before, attrOpen)-1 {
+		m.t.Fatal("the open count did not go down by one")
+	}
+}
+
+// modelReceipt is what is known of a reserve, from the item itself.
+type modelReceipt struct {
+	at     int // its place among the steps
+	states []modelState
+}
+
+type modelState struct{ tat, below, credits int64 }
+
+// modelClear is the last clear of a limit.
+type modelClear struct {
+	step int // 0: never
+	when int64
+}
+
+// after reports whether a call was charged before the clear, or, where only its start
+// is known, may have been.
+func (c modelClear) after(r *Reservation, step int) bool {
+	return c.step > step || !r.afterKnown && c.step > 0 && r.start <= c.when+clearMargin
 }
 
 func (m *model) clear() {
@@ -222,6 +315,14 @@ func (m *model) clear() {
 	}
 	after := m.item()
 	attr := tatAttr("", l.Name, l.period())
+	m.steps++
+	m.cleared[l.Name] = modelClear{m.steps, m.number(after, clearedAttr("", l.Name))}
+	if g := m.number(after, creditsAttr("", l.Name, l.period())) - m.number(before, creditsAttr("", l.Name, l.period())); l.Return != Never && (g == 0 || g%(clearCredits*l.period()) != 0) { // twice if a reply was lost
+		m.t.Fatalf("a clear added %d µs to the credits", g)
+	}
+	if m.cleared[l.Name].when <= m.number(before, clearedAttr("", l.Name)) {
+		m.t.Fatal("a clear is not later than the one before")
+	}
 	if m.number(after, attr) != 0 || m.number(after, attrOpen) != m.number(before, attrOpen) {
 		m.t.Fatal("not cleared, or more than that")
 	}
@@ -252,10 +353,11 @@ func (m *model) wantConsistent() {
 			live = append(live, h.id)
 		}
 	}
-	if open := m.number(it, attrOpen); open != int64(len(m.open)) || len(live) != len(m.open) {
-		m.t.Fatalf("%d calls are open, the item counts %d and marks %d", len(m.open), open, len(live))
+	all := slices.Concat(m.open, m.lost)
+	if open := m.number(it, attrOpen); open != int64(len(all)) || len(live) != len(all) {
+		m.t.Fatalf("%d calls are open, the item counts %d and marks %d", len(all), open, len(live))
 	}
-	for _, r := range m.open {
+	for _, r := range all {
 		if !it.hasHold(r.id, r.hold) {
 			m.t.Fatalf("the hold of %s is gone", r.id)
 		}

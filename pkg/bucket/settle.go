@@ -39,10 +39,17 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	return r.Settle(ctx, make([]int64, len(r.charges)))
 }
 
-// change is what a settle does to one limit, in µs: at most one is above 0.
+// change is what a settle does to one limit: in µs, either gives back some of what was
+// unused, or charges an overrun.
 type change struct {
 	*charge
 	unused, overrun int64
+
+	// What the settle believes of the limit: its TAT, what was given back by now, and
+	// whether it was cleared since the reserve.
+	tatNow     int64
+	returnsNow returns
+	cleared    bool
 }
 
 func (r *Reservation) changes(used []int64) ([]change, error) {
@@ -66,7 +73,7 @@ func (r *Reservation) changes(used []int64) ([]change, error) {
 			}
 		}
 		if d := c.inc - inc; d != 0 {
-			changes = append(changes, change{c, max(0, d), max(0, -d)})
+			changes = append(changes, change{charge: c, unused: max(0, d), overrun: max(0, -d)})
 		}
 	}
 	return changes, nil
@@ -76,14 +83,15 @@ func (r *Reservation) changes(used []int64) ([]change, error) {
 // another's.
 func (r *Reservation) settle(ctx context.Context, changes []change) error {
 	b := r.b
-	state := settleState{}
-	for _, c := range changes {
-		state.credits = append(state.credits, c.creditsAfter)
-		state.tats = append(state.tats, c.after)
+	for i, c := range changes {
+		// Without an answer to the reserve, what is known is of a later moment, and a
+		// clear may have come between.
+		changes[i].tatNow, changes[i].returnsNow = c.after, c.then
+		changes[i].cleared = !r.afterKnown && c.then.clearedAfter(r.start)
 	}
 	for {
 		now := b.now()
-		w, err := b.write(ctx, r.key, r.settlement(changes, state, now))
+		w, err := b.write(ctx, r.key, r.settlement(changes, now))
 		if err != nil {
 			return err
 		}
@@ -96,27 +104,29 @@ func (r *Reservation) settle(ctx context.Context, changes []change) error {
 		if !w.item.hasHold(r.id, r.hold) {
 			return nil // settled by an earlier send, or swept
 		}
-		for i, c := range changes {
-			if state.credits[i], err = w.item.number(c.credits); err != nil {
-				return err
-			}
-			if state.tats[i], err = w.item.number(c.tat); err != nil {
+		for i := range changes {
+			if err := changes[i].look(w.item); err != nil {
 				return err
 			}
 		}
-		state.seen = true
 	}
 }
 
-// settleState is what a settle believes of each changed limit.
-type settleState struct {
-	tats, credits []int64
-	seen          bool // it comes from a failed settle, not from the reserve
+// look takes down what an item has become since.
+func (c *change) look(it item) (err error) {
+	if c.tatNow, err = it.number(c.tat); err != nil {
+		return err
+	}
+	if c.returnsNow, err = it.returns(c.client, c.Limit.Name, c.period); err != nil {
+		return err
+	}
+	c.cleared = c.cleared || c.returnsNow.clearedSince(c.then, c.period)
+	return nil
 }
 
 // settlement is the conditional write that removes the hold and, in the same
 // step, gives back or charges the difference.
-func (r *Reservation) settlement(changes []change, s settleState, now int64) *update {
+func (r *Reservation) settlement(changes []change, now int64) *update {
 	u := newUpdate()
 	h := u.name(holdPrefix + r.id)
 	u.leaves(r.client.Key)
@@ -128,55 +138,62 @@ func (r *Reservation) settlement(changes []change, s settleState, now int64) *up
 	}
 	// The exact value: a tombstone must not pass for the hold.
 	u.require(h, " = ", u.binary(r.hold))
-	overrun := false
-	for i, c := range changes {
-		if c.overrun > 0 {
-			u.overrun(c.tat, c.overrun, s.tats[i], now)
-			overrun = true
+	longest := r.b.opts.LongestPeriod.Microseconds()
+	var owed int64 // how long the item must live for its debts, beside longest
+	for _, c := range changes {
+		if c.overrun == 0 {
+			r.refund(u, c, now)
 			continue
 		}
-		back, fence := r.giveBack(c, s, i, now)
-		u.credit(c.tat, c.credits, back, fence)
+		u.overrun(c.tat, c.overrun, c.tatNow, now)
+		ahead := max(0, c.tatNow-now)
+		if ahead < maxIncrement { // others made no debt that is not known
+			u.require(u.atMost(c.tat, now+ahead+longest))
+		}
+		owed = max(owed, longest, min(ahead+c.overrun, maxIncrement))
 	}
-	if overrun { // once, however many limits: an attribute may be set but once
-		u.setTo(u.name(attrExpires), " = ", u.number(r.b.itemExpiry(now, r.b.opts.LongestPeriod.Microseconds())))
+	if owed > 0 { // once, however many limits: an attribute may be set but once
+		u.setTo(u.name(attrExpires), " = ", u.number(r.b.itemExpiry(now, owed)))
 	}
 	return u
 }
 
-// giveBack is how much of the unused increment a settle returns, and the credits
-// up to which that holds.
-func (r *Reservation) giveBack(c change, s settleState, i int, now int64) (back, fence int64) {
-	if !r.afterKnown {
-		if s.seen && s.credits[i] > c.creditsAfter+c.period {
-			return 0, 0 // cleared since
-		}
-		return creditByAge(c.unused, r.start, now), c.creditsAfter + c.period
-	}
-	back = credit(c.unused, c.after, c.creditsAfter, s.credits[i], now)
-	return back, c.creditsAfter + c.after - now - back
-}
-
-// credit takes a TAT back by n µs if the credits are still at most fence.
-func (u *update) credit(tat, credits string, n, fence int64) {
-	if n == 0 {
+// refund gives back what a call did not use, as far as it is still there and while
+// that is certain: the limit was not cleared since the reserve, and others were not
+// given back more than is believed, unless that makes no difference.
+func (r *Reservation) refund(u *update, c change, now int64) {
+	if c.cleared {
 		return
 	}
-	t, g, back := u.name(tat), u.name(credits), u.number(n)
-	u.setTo(t, " = ", t, " - ", back)
-	u.setTo(g, " = if_not_exists(", g, ", ", u.number(0), ") + ", back)
-	u.require("(attribute_not_exists(", g, ") OR ", g, " <= ", u.number(fence), ")")
+	back := refundByAge(c.unused, c.inc, r.start, now)
+	if r.afterKnown {
+		back = refund(c.unused, c.after, c.below, c.returnsNow.credits-c.then.credits, now)
+	}
+	if back == 0 {
+		return
+	}
+	u.giveBack(c.tat, c.credits, back)
+	u.requireUncleared(c.client, c.Limit.Name, c.period, c.then)
+	if most, bounded := refundHolds(back, c.after, c.below, now); r.afterKnown && bounded {
+		u.require(u.atMost(c.credits, c.then.credits+most))
+	}
 }
 
-// overrun moves a TAT on by what exceeded the reservation: from where it is if
-// the limit is running, else from now, so that no debt is lost in the past.
+// overrun moves a TAT on by what exceeded the reservation: from where it is if the
+// limit is running, else from now, so that no debt is lost in the past. No debt
+// reaches beyond maxIncrement from now, however often it grows.
 func (u *update) overrun(attr string, inc, tat, now int64) {
 	t := u.name(attr)
-	if tat > now {
-		u.setTo(t, " = ", t, " + ", u.number(inc))
-		u.require(t, " > ", u.number(now))
-	} else {
+	most := now + maxIncrement
+	switch {
+	case tat <= now:
 		u.setTo(t, " = ", u.number(now+inc))
 		u.require("(attribute_not_exists(", t, ") OR ", t, " <= ", u.number(now), ")")
+	case tat <= most-inc:
+		u.setTo(t, " = ", t, " + ", u.number(inc))
+		u.require(t, " > ", u.number(now), " AND ", t, " <= ", u.number(most-inc))
+	default:
+		u.setTo(t, " = ", u.number(most))
+		u.require(t, " > ", u.number(most-inc))
 	}
 }

@@ -5,10 +5,6 @@ import (
 	"time"
 )
 
-// clearMargin is how long, in µs, after a clear a hold must have been taken for
-// its sweep to give anything back: room for clocks that differ.
-const clearMargin = int64(5 * time.Second / time.Microsecond)
-
 // sweep removes all expired holds of an item, each in a write of its own, and
 // gives the item as it is then. Whoever removes a hold wins; a late settle of it
 // finds nothing left to do. Before a hold is removed, OnAbandoned is told.
@@ -36,9 +32,8 @@ func (b *Buckets) sweep(ctx context.Context, key string, it item, now int64) (it
 
 // removeExpired removes one hold, if it is still there.
 func (b *Buckets) removeExpired(ctx context.Context, key string, it item, h storedHold) (item, error) {
-	giveBack := true
 	for {
-		u, err := b.expiredRemoval(it, h, giveBack)
+		u, err := h.removal(it, b.now())
 		if err != nil {
 			return it, err
 		}
@@ -49,12 +44,12 @@ func (b *Buckets) removeExpired(ctx context.Context, key string, it item, h stor
 		if w.applied || !w.item.hasHold(h.id, h.bytes) {
 			return w.item, nil
 		}
-		// The fence failed: the limit was cleared between our reading and writing.
-		it, giveBack = w.item, false
+		it = w.item // a limit was cleared between our reading and writing
 	}
 }
 
-func (b *Buckets) expiredRemoval(it item, h storedHold, giveBack bool) (*update, error) {
+// removal is the conditional write that removes an expired hold from an item.
+func (h storedHold) removal(it item, now int64) (*update, error) {
 	u := newUpdate()
 	attr := u.name(holdPrefix + h.id)
 	u.removeAttr(attr)
@@ -63,24 +58,17 @@ func (b *Buckets) expiredRemoval(it item, h storedHold, giveBack bool) (*update,
 		return u, nil // it no longer counts as open
 	}
 	u.leaves(h.client)
-	if !giveBack {
-		return u, nil
-	}
-	now := b.now()
 	for _, r := range h.returns {
-		cleared, err := it.number(clearedAttr(r.name))
+		then, err := it.returns(r.client, r.name, r.period)
 		if err != nil {
 			return nil, err
 		}
-		if cleared != 0 && h.start <= cleared+clearMargin {
+		back := refundByAge(r.inc, r.inc, h.start, now)
+		if back == 0 || then.clearedAfter(h.start) {
 			continue
 		}
-		credits := creditsAttr(h.client, r.name, r.period)
-		g, err := it.number(credits)
-		if err != nil {
-			return nil, err
-		}
-		u.credit(r.tatAttr, credits, creditByAge(r.inc, h.start, now), g+r.period)
+		u.giveBack(tatAttr(r.client, r.name, r.period), creditsAttr(r.client, r.name, r.period), back)
+		u.requireUncleared(r.client, r.name, r.period, then)
 	}
 	return u, nil
 }

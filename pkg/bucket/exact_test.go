@@ -1,0 +1,176 @@
+package bucket
+
+import (
+	"testing"
+	"time"
+)
+
+// A wrong guess costs a round trip and nothing else: what remains is told to the unit,
+// and the last of a small quota is to be had at once.
+func TestWrongGuessCostsNoQuota(t *testing.T) {
+	t.Parallel()
+	three := Limit{Name: "cv", Capacity: 3, Period: 24 * time.Hour, Return: OnExpiry}
+	all := func(t *testing.T, w *world, b *Buckets) {
+		t.Helper()
+		w.calls.Store(0)
+		for want := int64(2); want >= 0; want-- {
+			d, err := b.Reserve(ctx, w.request("user#1", Charge{Limit: three, Cost: 1}))
+			if err != nil || d.Reservation == nil {
+				t.Fatalf("error %v, denials %+v", err, d.Denials)
+			}
+			if got := d.Limits[0].Remaining; got != want {
+				t.Errorf("%d remain, want %d", got, want)
+			}
+		}
+		if got := w.calls.Load(); got != 4 {
+			t.Errorf("%d round trips for 3 calls, of which the first guesses wrong: want 4", got)
+		}
+		w.deny(b, w.request("user#1", Charge{Limit: three, Cost: 1}), "cv")
+	}
+	t.Run("after a clear", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		b := w.process()
+		w.settle(w.admit(b, w.request("user#1", Charge{Limit: three, Cost: 2})), 2)
+		if err := w.process().Clear(ctx, "user#1", three); err != nil {
+			t.Fatal(err)
+		}
+		all(t, w, b)
+	})
+	t.Run("the next day in another process", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.settle(w.admit(w.process(), w.request("user#1", Charge{Limit: three, Cost: 2})), 2)
+		w.clock.advance(24 * time.Hour)
+		all(t, w, w.process())
+	})
+}
+
+// Only from the third try on, when others are seen to move the limit, is it set afresh
+// from ahead of now, by no more than fits.
+func TestGuessIsExactUntilContended(t *testing.T) {
+	t.Parallel()
+	const now = 1_800_000_000_000_000
+	r := &Reservation{charges: []charge{{inc: 10, bound: hour}}}
+	for _, tc := range []struct {
+		tat       int64
+		contended bool
+		want      int64
+	}{
+		{0, false, now},
+		{now - 1, false, now},
+		{now, false, now},
+		{now + 1, false, running},
+		{now + near, false, running},
+		{0, true, now + slack},
+		{now + near, true, now + slack},
+		{now + near + 1, true, running},
+	} {
+		if got := r.guess([]int64{tc.tat}, now, tc.contended)[0]; got != tc.want {
+			t.Errorf("TAT %d, contended %t: base %d, want %d", tc.tat-now, tc.contended, got-now, tc.want-now)
+		}
+	}
+	// Near the whole of a limit there is no room for slack; but a base before the TAT
+	// would never apply.
+	r.charges[0].inc = hour - 20
+	for tat, want := range map[int64]int64{now: now + 20, now + 20 + tolerance: now + 20 + tolerance} {
+		if got := r.guess([]int64{tat}, now, true)[0]; got != want {
+			t.Errorf("TAT %d: base %d, want %d", tat-now, got-now, want-now)
+		}
+	}
+}
+
+// Debt is bounded, however often the absurd is charged: the limit stays readable, its
+// times are true and positive, and a clear ends it.
+func TestDebtIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	here, there := w.process(), w.process()
+	yearly := Limit{Name: "spend", Capacity: 1, Period: 24 * time.Hour, Return: OnSettle}
+	var open []*Reservation
+	for i := range 8 {
+		b := here
+		if i%2 == 1 {
+			b = there
+		}
+		open = append(open, w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1})))
+	}
+	spender := w.admit(here, w.request("user#2", Charge{Limit: yearly, Cost: 1}))
+	w.settle(spender, 1<<62)
+	const most = time.Duration(maxIncrement) * time.Microsecond
+	for i, r := range open {
+		w.settle(r, 1<<62)
+		s, err := there.Peek(ctx, "user#1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := s.Limit(tokens); l.FullIn != most || l.NextIn <= 0 || l.NextIn > most || l.Remaining != 0 {
+			t.Fatalf("after %d overruns: %+v, want full in %s", i+1, l, most)
+		}
+		d := w.deny(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
+		if d.RetryAfter <= 0 || d.Remaining != 0 {
+			t.Fatalf("denial %+v", d)
+		}
+		w.clock.advance(time.Second)
+	}
+	// A little more on top of the most.
+	w.wantOpen("user#1", 0)
+	if err := here.Clear(ctx, "user#1", tokens); err != nil {
+		t.Fatal(err)
+	}
+	w.settle(w.admit(here, w.request("user#1", Charge{Limit: tokens, Cost: 5000})), 5000)
+}
+
+// What an older version let a debt become is shown as the longest time there is.
+func TestForeignDebtIsShownAsItIs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.process()
+	r := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}))
+	w.put("user#1", tatAttr("", "tokens", hour), "9000000000000000000")
+	d := w.deny(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
+	if d.RetryAfter < 290*365*24*time.Hour {
+		t.Errorf("denial %+v", d)
+	}
+	w.settle(r, 1<<62)
+	if got := w.number("user#1", tatAttr("", "tokens", hour)) - w.clock.now().UnixMicro(); got != maxIncrement {
+		t.Errorf("the TAT is %d µs ahead", got)
+	}
+}
+
+// An item lives until its debts are paid, or its TTL would forgive them.
+func TestItemOutlivesItsDebts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.process()
+	first := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}))
+	second := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}, Charge{Limit: quota, Cost: 1}))
+	w.settle(first, 5000*100)
+	w.settle(second, 5000*100, 2)
+	full := w.number("user#1", tatAttr("", "tokens", hour))
+	if ahead := full - w.clock.now().UnixMicro(); ahead != 200*hour {
+		t.Errorf("the debt is %d h", ahead/hour)
+	}
+	if got := w.number("user#1", attrExpires); got < full/microsPerSecond {
+		t.Errorf("expires %d s before the debt is paid", full/microsPerSecond-got)
+	}
+}
+
+// A quota of the identity itself comes back with a client's lost call as the client's
+// own does.
+func TestSweepReturnsTheIdentitysOwnQuota(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.process()
+	req := w.visit(clientNumber(1), 100)
+	req.Charges = append(req.Charges, Charge{Limit: quota, Cost: 10}, Charge{Limit: quota, Cost: 10, OfClient: true})
+	w.admit(b, req)
+	w.clock.advance(2 * time.Minute)
+	w.settle(w.admit(w.process(), w.visit(clientNumber(2), 1)), 1, 1)
+	w.wantOpen("net#1", 0)
+	for _, client := range []string{"", clientNumber(1)} {
+		if got, want := w.number("net#1", creditsAttr(client, "cv", day)), day-120*second; got != want {
+			t.Errorf("client %q: %d µs came back, want %d", client, got, want)
+		}
+	}
+}

@@ -1,0 +1,402 @@
+package bucket
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/local/faults"
+)
+
+// orders gives all orders of n things.
+func orders(n int) [][]int {
+	if n == 0 {
+		return [][]int{nil}
+	}
+	var all [][]int
+	for _, shorter := range orders(n - 1) {
+		for at := range n {
+			all = append(all, slices.Insert(slices.Clone(shorter), at, n-1))
+		}
+	}
+	return all
+}
+
+// Calls that were open together and gave nothing take nothing, in whatever order they
+// end and whether or not the process that ends one knows of the others.
+func TestEveryOrderOfEndsLeavesTheQuotaWhole(t *testing.T) {
+	t.Parallel()
+	for n := 2; n <= 4; n++ {
+		for _, order := range orders(n) {
+			w := newWorld(t)
+			one := w.process()
+			var open []*Reservation
+			for range n {
+				b := one
+				if len(open)%2 == 1 {
+					b = w.process()
+				}
+				open = append(open, w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 100}, Charge{Limit: quota, Cost: 2})))
+			}
+			for _, i := range order {
+				w.calls.Store(0)
+				w.settle(open[i], 0, 0)
+				if got := w.calls.Load(); got != 1 {
+					t.Errorf("order %v: %d round trips for a settle, want 1: what others were given makes no difference here", order, got)
+				}
+			}
+			if w.left("user#1", tokens) != 5000 || w.left("user#1", quota) != 10 {
+				t.Errorf("order %v: %d tokens and %d of the quota remain, want all", order, w.left("user#1", tokens), w.left("user#1", quota))
+			}
+		}
+	}
+}
+
+// Of calls that were open for a while no more stays charged than was billed and was
+// refilled meanwhile; and not less than was billed.
+func TestNoMoreStaysChargedThanWasRefilled(t *testing.T) {
+	t.Parallel()
+	for _, order := range orders(3) {
+		w := newWorld(t)
+		b := w.process()
+		var open []*Reservation
+		for range 3 {
+			open = append(open, w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1000})))
+			w.clock.advance(time.Second)
+		}
+		began := w.clock.now().Add(-3 * time.Second)
+		for _, i := range order {
+			w.settle(open[i], 200)
+			w.clock.advance(time.Second)
+		}
+		now := w.clock.now()
+		charged := time.Duration(w.number("user#1", "t_tokens_3600")-now.UnixMicro()) * time.Microsecond
+		billed := 600 * 720 * time.Millisecond
+		if charged > billed || charged < billed-now.Sub(began) {
+			t.Errorf("order %v: %s stay charged, want %s less at most %s of refill", order, charged, billed, now.Sub(began))
+		}
+	}
+}
+
+// What was charged before a clear has gone with it: a call that was open then gives
+// nothing back, whether it knows what its reserve left behind or lost that reply. What
+// was charged after it comes back. The clear of a neighbour makes no difference.
+func TestClearEndsWhatOpenCallsAreOwed(t *testing.T) {
+	t.Parallel()
+	const reserved, gap = 10, 10 * time.Second
+	type scene struct {
+		name      string
+		replyLost bool
+		before    bool // cleared before the reserve, not after it
+		gap       time.Duration
+		want      int64 // of 10 for the next call, when the first gives its 10 back
+	}
+	for _, tc := range []scene{
+		{"cleared while open", false, false, gap, 0},
+		{"cleared while open, at once", false, false, 0, 0},
+		{"cleared while open, reply lost", true, false, gap, 0},
+		{"cleared while open at once, reply lost", true, false, 0, 0},
+		{"cleared before", false, true, gap, 10},
+		{"cleared just before", false, true, 0, 10},
+		{"cleared before, reply lost", true, true, gap, 10},
+		// By its start alone it might have been charged before the clear.
+		{"cleared just before, reply lost", true, true, 0, 0},
+	} {
+		for _, client := range []string{"", clientNumber(1)} {
+			t.Run(tc.name+" "+client, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				b := w.process()
+				request := func(cost int64) Request {
+					req := w.request("net#1", Charge{Limit: quota, Cost: cost, OfClient: client != ""})
+					req.Client = Client{Key: client, MaxInFlight: 8}
+					req.Deadline = req.Deadline.Add(time.Hour)
+					return req
+				}
+				clear := func() {
+					t.Helper()
+					if err := w.process().clear(ctx, "net#1", client, []Limit{quota}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w.settle(w.admit(b, request(1)), 1)
+				w.clock.advance(time.Minute)
+				w.settle(w.admit(b, request(1)), 0) // there are credits of before
+				if tc.before {
+					clear()
+					w.clock.advance(tc.gap)
+				}
+				switch {
+				case tc.replyLost && tc.before: // the first guess, of before the clear, is wrong
+					w.faulty(faults.None, faults.LostReply)
+				case tc.replyLost:
+					w.faulty(faults.LostReply)
+				}
+				if !tc.before { // the quota is not whole: one was used
+					open := w.admit(b, request(9))
+					w.clock.advance(tc.gap)
+					clear()
+					w.settle(w.admit(w.process(), request(10)), 10)
+					w.settle(open, 0)
+				} else {
+					w.settle(w.admit(b, request(reserved)), 0)
+				}
+				attr := tatAttr(client, quota.Name, quota.period())
+				left := remaining(w.number("net#1", attr), w.clock.now().UnixMicro(), quota.Capacity, quota.period())
+				if left != tc.want {
+					t.Errorf("%d remain, want %d", left, tc.want)
+				}
+				w.wantOpen("net#1", 0)
+			})
+		}
+	}
+}
+
+// A reply is lost and the limit cleared before it is asked for again: what is known of
+// the reserve then is of after the clear. It is given back nothing, at the first try.
+func TestClearedBeforeTheReserveIsKnown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.process()
+	r := w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10}))
+	w.clock.advance(time.Minute / 2)
+	if err := b.Clear(ctx, "user#1", quota); err != nil {
+		t.Fatal(err)
+	}
+	// As the reserve would have found it, had its second send come only now.
+	r.afterKnown = false
+	if _, err := r.admitted(w.item("user#1"), w.clock.now().UnixMicro()); err != nil {
+		t.Fatal(err)
+	}
+	w.settle(w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10})), 10)
+	w.calls.Store(0)
+	w.settle(r, 0)
+	if got := w.left("user#1", quota); got != 0 {
+		t.Errorf("%d remain, want 0", got)
+	}
+	if got := w.calls.Load(); got != 1 {
+		t.Errorf("%d round trips, want 1", got)
+	}
+}
+
+// Without the reply to its reserve, a call that used a part gets the rest back, though
+// more time has passed than a plain "unused less age" would leave of it.
+func TestUnknownReserveGivesBackWhatIsThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.faulty(faults.LostReply)
+	r := w.admit(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 5000}))
+	w.clock.advance(30 * time.Second)
+	w.settle(r, 4900) // 100 unused are 72 s
+	if got, want := w.number("user#1", "g_tokens_3600"), 72*second; got != want {
+		t.Errorf("%d µs came back, want %d", got, want)
+	}
+}
+
+const second = int64(time.Second / time.Microsecond)
+
+// Clearing one client's limit leaves what open calls of the others, and of the network
+// itself, are owed; in settles and in sweeps.
+func TestClearOfOneClientLeavesItsNeighbours(t *testing.T) {
+	t.Parallel()
+	for _, swept := range []bool{false, true} {
+		w := newWorld(t)
+		b := w.process()
+		one, two := clientNumber(1), clientNumber(2)
+		visit := func(client string, cost int64) Request {
+			req := w.request("net#1", Charge{Limit: quota, Cost: 1}, Charge{Limit: quota, Cost: cost, OfClient: true})
+			req.Client = Client{Key: client, MaxInFlight: 8}
+			return req
+		}
+		w.admit(b, visit(one, 10))
+		neighbour := w.admit(b, visit(two, 10))
+		if err := b.ClearClient(ctx, "net#1", one, quota); err != nil {
+			t.Fatal(err)
+		}
+		if swept {
+			w.clock.advance(10 * time.Minute)
+			var err error
+			if _, err = b.sweep(ctx, "net#1", w.item("net#1"), w.clock.now().UnixMicro()); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			w.settle(neighbour, 0, 0)
+			w.wantOpen("net#1", 1)
+		}
+		left := func(client string) int64 {
+			return remaining(w.number("net#1", tatAttr(client, "cv", day)), w.clock.now().UnixMicro(), 10, day)
+		}
+		if left(two) != 10 || left(one) != 10 {
+			t.Errorf("swept %t: %d and %d remain, want 10 each", swept, left(one), left(two))
+		}
+		// Of the network's own one is in use by the call that is still open, or the time
+		// that both were is what a sweep cannot tell from refill.
+		if left("") != 9 {
+			t.Errorf("swept %t: %d remain of the network's own, want 9", swept, left(""))
+		}
+		if got := w.number("net#1", "g_"+one+"_cv_86400"); got != 16*day {
+			t.Errorf("swept %t: the cleared client's credits are %d", swept, got)
+		}
+	}
+}
+
+// While a deployment lasts, a process of the version before may clear a client's limit:
+// it sets the TAT to 0, adds 16 periods to the credits and marks the time under the
+// limit's name alone. That ends what this client's open calls are owed, and no other's.
+func TestClearByAnOlderVersion(t *testing.T) {
+	t.Parallel()
+	for _, swept := range []bool{false, true} {
+		w := newWorld(t)
+		b := w.process()
+		one, two := clientNumber(1), clientNumber(2)
+		visit := func(client string, cost int64) Request {
+			req := w.request("net#1", Charge{Limit: quota, Cost: cost, OfClient: true})
+			req.Client = Client{Key: client, MaxInFlight: 8}
+			return req
+		}
+		cleared := w.admit(b, visit(one, 5))
+		w.settle(w.admit(b, visit(one, 5)), 0)
+		neighbour := w.admit(b, visit(two, 5))
+		w.clock.advance(time.Second)
+		w.put("net#1", tatAttr(one, "cv", day), "0")
+		w.put("net#1", creditsAttr(one, "cv", day), strconv.FormatInt(16*day+day/2, 10)) // half a day had come back
+		w.put("net#1", "cleared_cv", strconv.FormatInt(w.clock.now().UnixMicro(), 10))
+		w.settle(w.admit(b, visit(one, 10)), 10)
+		if swept {
+			w.clock.advance(10 * time.Minute)
+			if _, err := b.sweep(ctx, "net#1", w.item("net#1"), w.clock.now().UnixMicro()); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			w.settle(cleared, 0)
+			w.settle(neighbour, 0)
+		}
+		w.wantOpen("net#1", 0)
+		left := func(client string) int64 {
+			return remaining(w.number("net#1", tatAttr(client, "cv", day)), w.clock.now().UnixMicro(), 10, day)
+		}
+		if left(one) != 0 {
+			t.Errorf("swept %t: %d remain, want 0", swept, left(one))
+		}
+		if !swept && left(two) != 10 {
+			t.Errorf("%d remain of the neighbour's, want 10", left(two))
+		}
+	}
+}
+
+// A client that gives way takes the marks of its clears along.
+func TestEvictionTakesTheClearsAlong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.process()
+	idle := clientNumber(31)
+	daily := clientTokens
+	daily.Period = 24 * time.Hour
+	for i := range 31 {
+		w.settle(w.admit(b, w.visit(clientNumber(i), 1000)), 1000, 1000)
+	}
+	req := w.visit(idle, 10)
+	req.Charges = append(req.Charges, Charge{Limit: daily, Cost: 1, OfClient: true})
+	w.settle(w.admit(b, req), 0, 0, 0)
+	if err := b.ClearClient(ctx, "net#1", idle, clientTokens, daily); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.advance(time.Second)
+	w.settle(w.admit(b, w.visit(clientNumber(100), 10)), 10, 10)
+	for attr := range w.item("net#1") {
+		if strings.Contains(attr, idle) {
+			t.Errorf("%s is still there", attr)
+		}
+	}
+}
+
+// Clears at one instant are told apart: a call of between two of them is owed nothing
+// after the second.
+func TestClearsAtOneInstant(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.process()
+	w.settle(w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 1})), 1)
+	clear := func() {
+		t.Helper()
+		if err := w.process().Clear(ctx, "user#1", quota); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clear()
+	between := w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10}))
+	clear()
+	clear()
+	w.settle(w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10})), 10)
+	w.settle(between, 0)
+	if got := w.left("user#1", quota); got != 0 {
+		t.Errorf("%d remain, want 0", got)
+	}
+}
+
+// A send of a clear that comes late changes nothing: neither is what was used since
+// cleared, nor does it end what is owed by then.
+func TestLateClearChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.process()
+	w.settle(w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10})), 10)
+	w.faulty(faults.LateRequest)
+	if err := b.Clear(ctx, "user#1", quota); err != nil {
+		t.Fatal(err)
+	}
+	w.settle(w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 4})), 4)
+	open := w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 6}))
+	if err := w.net.Deliver(); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.left("user#1", quota); got != 0 {
+		t.Errorf("%d remain, want 0", got)
+	}
+	w.settle(open, 0)
+	if got := w.left("user#1", quota); got != 6 {
+		t.Errorf("%d remain, want 6", got)
+	}
+}
+
+// One write clears several periods of a limit.
+func TestClearSeveralPeriodsOfALimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.process()
+	longer := quota
+	longer.Period = 12 * time.Hour
+	w.settle(w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10}, Charge{Limit: longer, Cost: 10})), 10, 10)
+	if err := b.Clear(ctx, "user#1", quota, longer); err != nil {
+		t.Fatal(err)
+	}
+	if w.left("user#1", quota) != 10 || w.left("user#1", longer) != 10 {
+		t.Errorf("%d and %d remain, want 10 each", w.left("user#1", quota), w.left("user#1", longer))
+	}
+}
+
+// A sweep that meets a clear of one limit still gives back the others.
+func TestSweepMeetsAClearOfOneLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.process()
+	linkedin := Limit{Name: "linkedin", Capacity: 10, Period: 24 * time.Hour, Return: OnExpiry}
+	w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10}, Charge{Limit: linkedin, Cost: 10}))
+	w.clock.advance(2 * time.Minute)
+	stale := w.item("user#1")
+	if err := w.process().Clear(ctx, "user#1", quota); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.sweep(ctx, "user#1", stale, w.clock.now().UnixMicro()); err != nil {
+		t.Fatal(err)
+	}
+	w.wantOpen("user#1", 0)
+	if got := w.number("user#1", "g_cv_86400"); got != 16*day {
+		t.Errorf("%d µs of the quota that was cleared came back", got-16*day)
+	}
+	if got, want := w.number("user#1", "g_linkedin_86400"), day-120*second; got != want {
+		t.Errorf("%d µs of the other came back, want %d", got, want)
+	}
+}
