@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"strconv"
 	"testing"
 	"time"
 )
@@ -171,6 +172,46 @@ func TestSweepReturnsTheIdentitysOwnQuota(t *testing.T) {
 	for _, client := range []string{"", clientNumber(1)} {
 		if got, want := w.number("net#1", creditsAttr(client, "cv", day)), day-120*second; got != want {
 			t.Errorf("client %q: %d µs came back, want %d", client, got, want)
+		}
+	}
+}
+
+// The write of an overrun applies only to the state that it is for: debt is neither lost
+// in the past, nor does it come back after a clear, nor grow beyond its bound.
+func TestOverrunAppliesOnlyToItsState(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.process()
+	now := w.clock.now().UnixMicro()
+	const most = maxIncrement
+	for _, tc := range []struct {
+		believed, stored, inc int64 // TATs from now
+		want                  int64 // the TAT then; -1: it does not apply
+	}{
+		{-5, -5, 100, 100},
+		{-5, 5, 100, -1},
+		{5, 5, 100, 105},
+		{5, 50, 100, 150},
+		{5, -5, 100, -1},
+		{5, most - 100, 100, most},
+		{5, most - 99, 100, -1},
+		{most - 99, most - 99, 100, most},
+		{most, most, 100, most},
+		{most, -5, 100, -1},
+		{most, 5, 100, -1},
+		{-5, -5, most, most},
+	} {
+		w.put("user#1", "t_x_60", strconv.FormatInt(now+tc.stored, 10))
+		u := newUpdate()
+		u.overrun("t_x_60", tc.inc, now+tc.believed, now)
+		got, err := b.write(ctx, "user#1", u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := tc.want >= 0; got.applied != want {
+			t.Errorf("%+v: applied %t", tc, got.applied)
+		} else if tat := w.number("user#1", "t_x_60") - now; want && tat != tc.want || !want && tat != tc.stored {
+			t.Errorf("%+v: the TAT is %d from now", tc, tat)
 		}
 	}
 }
