@@ -101,7 +101,7 @@ func refund(unused, after, below, given, now int64) int64 {
 // the TAT that it left. Since then no more can have drained from it than was refilled,
 // so that the rest is still there, whatever others did.
 func refundByAge(unused, inc, start, now int64) int64 {
-	return max(0, min(unused, inc-max(0, now-start)))
+	return max(0, min(unused, inc-(now-start)))
 }
 
 // beneath is what lay beneath a reserve of inc that left the TAT at after, at now.

@@ -267,11 +267,10 @@ func TestClearByAnOlderVersion(t *testing.T) {
 			return req
 		}
 		cleared := w.admit(b, visit(one, 5))
-		w.settle(w.admit(b, visit(one, 5)), 0)
 		neighbour := w.admit(b, visit(two, 5))
 		w.clock.advance(time.Second)
 		w.put("net#1", tatAttr(one, "cv", day), "0")
-		w.put("net#1", creditsAttr(one, "cv", day), strconv.FormatInt(16*day+day/2, 10)) // half a day had come back
+		w.put("net#1", creditsAttr(one, "cv", day), strconv.FormatInt(16*day, 10))
 		w.put("net#1", "cleared_cv", strconv.FormatInt(w.clock.now().UnixMicro(), 10))
 		w.settle(w.admit(b, visit(one, 10)), 10)
 		if swept {
@@ -292,6 +291,44 @@ func TestClearByAnOlderVersion(t *testing.T) {
 		}
 		if !swept && left(two) != 10 {
 			t.Errorf("%d remain of the neighbour's, want 10", left(two))
+		}
+	}
+}
+
+// A clear is known by its time; one of an older version by its time and its credits. By
+// the start alone, what is within the clocks' margin counts as before it.
+func TestClearedSince(t *testing.T) {
+	t.Parallel()
+	const period = 100
+	then := returns{credits: 7, cleared: 50, named: 60}
+	for now, want := range map[returns]bool{
+		then:                                                 false,
+		{credits: 1e9, cleared: 50, named: 60}:               false, // others were given back a lot
+		{credits: 7, cleared: 51, named: 60}:                 true,
+		{credits: 7, cleared: 50, named: 61}:                 false, // a neighbour's
+		{credits: 7 + 16*period - 1, cleared: 50, named: 61}: false,
+		{credits: 7 + 16*period, cleared: 50, named: 61}:     true,
+	} {
+		if got := now.clearedSince(then, period); got != want {
+			t.Errorf("%+v after %+v: %t", now, then, got)
+		}
+	}
+	for _, tc := range []struct {
+		returns
+		start int64
+		want  bool
+	}{
+		{returns{}, 0, false},
+		{returns{}, 5, false},
+		{returns{cleared: 100}, 99, true},
+		{returns{cleared: 100}, 100 + clearMargin, true},
+		{returns{cleared: 100}, 101 + clearMargin, false},
+		{returns{named: 100}, 100 + clearMargin, true},
+		{returns{cleared: 100, named: 90}, 100 + clearMargin, true},
+		{returns{cleared: 90, named: 100}, 101 + clearMargin, false},
+	} {
+		if got := tc.clearedAfter(tc.start); got != tc.want {
+			t.Errorf("%+v, start %d: %t", tc.returns, tc.start, got)
 		}
 	}
 }
