@@ -82,7 +82,7 @@ func poolLoads() []poolLoad {
 			}
 		}
 	}
-	return loads
+	return append(loads, poolLoad{300, 15 * time.Second})
 }
 
 func (p poolLoad) lasts() time.Duration {

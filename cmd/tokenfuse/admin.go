@@ -165,17 +165,20 @@ func printable(s string) string {
 	}, s)
 }
 
-// whom says which field of a request names an identity: it has its kind before a #,
-// or is an e-mail address, or else a user's id. A user whose id has an @ is named as
-// user#ID.
-func whom(name string) (field string) {
-	switch kind, _, _ := strings.Cut(name, "#"); {
-	case kind != name && (kind == "user" || kind == "net" || kind == "pass"):
-		return "identity"
-	case strings.Contains(name, "@"):
-		return "email"
+// whom says which field of a request names an identity, and as what: it has its kind
+// before a #, or is pool:NAME, or an e-mail address, or else a user's id. A user whose
+// id has an @ or begins with pool: is named as user#ID.
+func whom(name string) (field, value string) {
+	if pool, ok := strings.CutPrefix(name, "pool:"); ok {
+		return "identity", "pool#" + pool
 	}
-	return "user"
+	switch kind, _, _ := strings.Cut(name, "#"); {
+	case kind != name && (kind == "user" || kind == "net" || kind == "pass" || kind == "pool"):
+		return "identity", name
+	case strings.Contains(name, "@"):
+		return "email", name
+	}
+	return "user", name
 }
 
 // table writes rows of cells in columns. Columns without a cell are left out.

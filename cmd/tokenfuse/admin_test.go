@@ -192,7 +192,9 @@ func TestAdminCommandsFail(t *testing.T) {
 		{"clear-limit both@example.com --type all", 1, "Several users have this e-mail address: 123, 124. Name one of them by id."},
 		{"clear-limit 123 --type docqa", 1, "docqa has no quota of its own"},
 		{"clear-limit 123 --type nothing", 1, "type must be one of all, tokens, spend, cv"},
-		{"limits pool#all", 1, "user must be a user's id"},
+		{"limits 12#3", 1, "user must be a user's id"},
+		{"limits pool:none", 1, "pools"},
+		{"clear-limit pool:none", 1, "pools"},
 		{"fuse set open --for 0s", 1, "--for must be at least 1s"},
 		{"fuse show --endpoint " + gone.URL, 1, "no answer from " + gone.URL},
 		{"fuse show --endpoint " + other.URL, 1, "answered 302 Found: does the address end with the stage"},
@@ -272,10 +274,11 @@ func TestWhom(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"123": "user", "auth0|123": "user", "a@example.com": "email", "user#a@example.com": "identity",
-		"net#abc": "identity", "pass#abc": "identity", "pool#all": "user", "user": "user", "": "user",
+		"net#abc": "identity", "pass#abc": "identity", "pool#all": "identity", "pool:all": "identity", "user#pool:all": "identity", "user": "user", "": "user",
 	} {
-		if got := whom(name); got != want {
-			t.Errorf("%q: %s, want %s", name, got, want)
+		field, value := whom(name)
+		if field != want || value != strings.Replace(name, "pool:all", "pool#all", 1) && value != name {
+			t.Errorf("%q: %s %q, want %s", name, field, value, want)
 		}
 	}
 }

@@ -2,20 +2,34 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 )
 
 type clearLimitCommand struct {
-	Whom   string `arg:"" name:"whom" help:"A user's id, e-mail address, or identity as the log has it: user#ID, net#KEY, pass#KEY."`
-	Type   string `required:"" help:"What to clear: all, a feature's quota by the feature's name, or a limit by its name." placeholder:"all|FEATURE|LIMIT"`
+	Whom   string `arg:"" name:"whom" help:"A user's id, e-mail address, or identity as the log has it: user#ID, net#KEY, pass#KEY; or a pool, whose debt is forgiven: pool:NAME."`
+	Type   string `help:"What to clear: all, a feature's quota by the feature's name, or a limit by its name. Required, but of a pool." placeholder:"all|FEATURE|LIMIT"`
 	Reason string `help:"Why, for the audit." placeholder:"TEXT"`
 	adminFlags
 }
 
+// Validate implements kong's check of what was typed.
+func (c *clearLimitCommand) Validate() error {
+	if c.Type != "" {
+		return nil
+	}
+	if _, name := whom(c.Whom); !strings.HasPrefix(name, "pool#") {
+		return errors.New("missing flags: --type=all|FEATURE|LIMIT")
+	}
+	c.Type = "all"
+	return nil
+}
+
 func (c *clearLimitCommand) Run(ctx context.Context, s streams) error {
-	ask := map[string]string{whom(c.Whom): c.Whom, "type": c.Type}
+	field, name := whom(c.Whom)
+	ask := map[string]string{field: name, "type": c.Type}
 	if c.Reason != "" {
 		ask["reason"] = c.Reason
 	}
@@ -30,11 +44,19 @@ func (c *clearLimitCommand) Run(ctx context.Context, s streams) error {
 				Before, After left
 			} `json:"other_tiers"`
 		}
+		Forgiven int64
 	}
 	if err := c.call(ctx, s, http.MethodPost, "/admin/limits/clear", ask, &got); err != nil || c.JSON {
 		return err
 	}
-	fmt.Fprintf(s.out, "cleared %s of %s\n", c.Type, got.Identity)
+	switch {
+	case got.Identity.Kind != "pool":
+		fmt.Fprintf(s.out, "cleared %s of %s\n", c.Type, got.Identity)
+	case got.Forgiven == 0:
+		fmt.Fprintf(s.out, "%s has no debt: it was left as it is\n", got.Identity)
+	default:
+		fmt.Fprintf(s.out, "forgave %s that %s owed: it is empty now and refilling\n", amount("usd_micros", got.Forgiven), got.Identity)
+	}
 	var rows [][]string
 	for _, l := range got.Limits {
 		row := func(tiers []string, capacity int64, before, after left) {

@@ -11,7 +11,7 @@ import (
 )
 
 type limitsCommand struct {
-	Whom string `arg:"" name:"whom" help:"A user's id, e-mail address, or identity as the log has it: user#ID, net#KEY, pass#KEY."`
+	Whom string `arg:"" name:"whom" help:"A user's id, e-mail address, or identity as the log has it: user#ID, net#KEY, pass#KEY; or a pool: pool:NAME."`
 	adminFlags
 }
 
@@ -29,6 +29,15 @@ func (i identified) String() string {
 type left struct {
 	Remaining int64
 	Reset     int64 `json:"reset_seconds"`
+	Debt      int64 // of a pool
+}
+
+// lack shows a debt, "" if there is none.
+func (l left) lack(unit string) string {
+	if l.Debt == 0 {
+		return ""
+	}
+	return amount(unit, l.Debt)
 }
 
 // limited is a limit as the admin routes show it.
@@ -54,22 +63,27 @@ func (c *limitsCommand) Run(ctx context.Context, s streams) error {
 		}
 		InFlight int `json:"in_flight"`
 	}
-	query := url.Values{whom(c.Whom): {c.Whom}}
+	field, name := whom(c.Whom)
+	query := url.Values{field: {name}}
 	if err := c.call(ctx, s, http.MethodGet, "/admin/limits?"+query.Encode(), nil, &got); err != nil || c.JSON {
 		return err
 	}
-	fmt.Fprintf(s.out, "%s: %d calls in flight; the fuse is %s\n", got.Identity, got.InFlight, printable(got.Fuse))
+	if got.Identity.Kind == "pool" {
+		fmt.Fprintf(s.out, "%s; the fuse is %s\n", got.Identity, printable(got.Fuse))
+	} else {
+		fmt.Fprintf(s.out, "%s: %d calls in flight; the fuse is %s\n", got.Identity, got.InFlight, printable(got.Fuse))
+	}
 	var rows [][]string
 	for _, l := range got.Limits {
 		row := func(name string, tiers []string, capacity int64, x left) {
-			rows = append(rows, []string{name, l.Client, strings.Join(tiers, ", "), amount(l.Unit, x.Remaining), amount(l.Unit, capacity), inTime(l.Period), inTime(x.Reset)})
+			rows = append(rows, []string{name, l.Client, strings.Join(tiers, ", "), amount(l.Unit, x.Remaining), amount(l.Unit, capacity), inTime(l.Period), inTime(x.Reset), x.lack(l.Unit)})
 		}
 		row(l.Name, l.Tiers, l.Capacity, l.left)
 		for _, o := range l.Others {
 			row(l.Name, o.Tiers, o.Capacity, o.left)
 		}
 	}
-	table(s.out, []string{"LIMIT", "CLIENT", "FOR TIER", "LEFT", "OF", "PER", "FULL IN"}, rows)
+	table(s.out, []string{"LIMIT", "CLIENT", "FOR TIER", "LEFT", "OF", "PER", "FULL IN", "DEBT"}, rows)
 	return nil
 }
 

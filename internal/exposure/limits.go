@@ -130,16 +130,8 @@ func within(l *policy.Limit, d time.Duration) int64 {
 	return l.Capacity + int64(share(Amount(l.Capacity), int64(d/time.Second), int64(l.Period/time.Second)))
 }
 
-// slack is how long after it was refilled a pool's money may still be spent:
-// the life of a lease and the margin for clocks, as pkg/bucket has them unless
-// told otherwise.
-const slack = 65 * time.Second
-
-// poolBound is the most that any hour can cost of a pool. Its ceiling X holds
-// for its own period P. It keeps that by a burst b and a rate r with
-// b + r x (P + slack) = X, so that an hour costs at most b + r x (1h + slack).
+// poolBound is the most that any hour can cost of a pool. Its ceiling holds for its own
+// period; of an hour that is more or less than the ceiling.
 func poolBound(p *policy.Pool) bound {
-	burst := p.Burst()
-	refill := share(Amount(p.Ceiling-burst), int64((time.Hour+slack)/time.Second), int64((p.Period+slack)/time.Second))
-	return boundBy(Amount(burst).plus(refill), "pool %s", p.Name)
+	return boundBy(Amount(p.Within(time.Hour)), "pool %s", p.Name)
 }

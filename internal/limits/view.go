@@ -36,7 +36,7 @@ func LeftOf(l Limit, s bucket.Status) Left {
 // nextIn is when at least 1 fits, in the limit's unit: for money that is later than
 // when 1 of the bucket's does.
 func (l Limit) nextIn(s bucket.Status) time.Duration {
-	if scale(l.Unit) == 1 || l.Shown(s.Remaining) > 0 {
+	if scale(l.Unit) == 1 || l.Shown(s.Remaining) > 0 || l.Shown(l.Capacity) == 0 {
 		return s.NextIn
 	}
 	one := time.Duration(int64(l.Period) / l.Shown(l.Capacity))

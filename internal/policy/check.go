@@ -6,6 +6,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
 // check reports what is wrong with the whole though each part is right. What
@@ -109,7 +110,7 @@ func (p *Policy) checkCalls(r *reader, exact exactTokenizer) {
 
 	for pool, dearest := range pools {
 		if pool.Ceiling > 0 && dearest.figure > pool.Burst() {
-			r.report("pools."+pool.Name+".usd", "must be at least %s: a quarter of it may be spent at once, and a call of tier %s to feature %s may cost %s", picoDollars((4 * dearest.figure).MicroDollars()), dearest.tier, dearest.feature, dearest.figure)
+			r.report("pools."+pool.Name+".usd", "must be at least %s: a quarter of it may be spent at once, and a call of tier %s to feature %s may cost %s", picoDollars(price.Pico(bucket.CeilingFor(int64(dearest.figure))).MicroDollars()), dearest.tier, dearest.feature, dearest.figure)
 		}
 	}
 	for m, longest := range contexts {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
 // Names with a meaning of their own.
@@ -184,7 +185,15 @@ type Pool struct {
 
 // Burst is the part of the ceiling that may be spent at once; the rest comes
 // back evenly over the period. No single call may cost more.
-func (p *Pool) Burst() price.Pico { return p.Ceiling / 4 }
+func (p *Pool) Burst() price.Pico { return price.Pico(p.ceiling().Burst()) }
+
+// Within is the most that any time d can cost of the pool, math.MaxInt64 if that is
+// too little.
+func (p *Pool) Within(d time.Duration) price.Pico { return price.Pico(p.ceiling().Within(d)) }
+
+func (p *Pool) ceiling() bucket.Ceiling {
+	return bucket.Ceiling{Amount: int64(p.Ceiling), Period: p.Period}
+}
 
 // Auth says whose tokens make a caller a user.
 type Auth struct {

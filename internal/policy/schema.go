@@ -155,6 +155,9 @@ func readRates(o *object) price.Rates {
 func readPool(name string, v value) *Pool {
 	o := v.object()
 	defer o.end()
+	// A pool bears every amount that dollars reads: this does not compile otherwise.
+	const _ uint64 = bucket.MaxCeiling - maxDollars*uint64(price.Dollar/1_000_000)
+	const _ uint64 = uint64(price.Dollar/1_000_000) - bucket.MinCeiling
 	return &Pool{
 		Name:    name,
 		Ceiling: picoDollars(o.need("usd").dollars()),

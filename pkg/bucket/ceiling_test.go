@@ -20,6 +20,8 @@ type siege struct {
 	offset    time.Duration // clocks differ by up to this, to either side
 	kills     float64       // a second and process
 	faults    bool
+	freezes   float64       // a second and process: its monotonic clock stands still, and it does nothing
+	spread    time.Duration // in which the processes start; 0: a second
 	// call gives the next call of a process: what it sets aside, what it will have
 	// used, how long it takes; and the pause until the process asks again.
 	call func(r *rand.Rand, at time.Duration) (worst, used int64, takes, pause time.Duration)
@@ -37,6 +39,21 @@ type result struct {
 	writes      int64
 	rate        float64 // sustainable, a second
 	burst       int64
+	idle        int64 // the most that all processes held at a time for calls to come
+}
+
+// idle is what a process holds that no call has set aside.
+func (p *siegeProcess) idle() int64 {
+	p.pool.mu.Lock()
+	defer p.pool.mu.Unlock()
+	var held int64
+	for _, l := range p.pool.leases {
+		held += l.balance
+	}
+	for _, g := range p.pool.backlog {
+		held += g.amount
+	}
+	return held
 }
 
 type siegeProcess struct {
@@ -44,6 +61,8 @@ type siegeProcess struct {
 	clock time.Duration // offset
 	born  time.Duration
 	asks  time.Duration // when it asks next
+	thaws time.Duration // until then it is frozen
+	froze time.Duration // how long it was, all in all
 	open  []siegeCall
 }
 
@@ -75,14 +94,14 @@ func (s siege) run(t *testing.T) result {
 	at := func() time.Duration { return w.clock.now().Sub(epoch) }
 	var writes int64
 	start := func() *siegeProcess {
-		p := &siegeProcess{born: at(), asks: at() + time.Duration(random.Int64N(int64(time.Second)))}
+		p := &siegeProcess{born: at(), asks: at() + time.Duration(random.Int64N(int64(max(time.Second, s.spread))))}
 		if s.offset > 0 {
 			p.clock = time.Duration(random.Int64N(int64(2*s.offset))) - s.offset
 		}
 		b := w.process(func(o *Options) { o.Now = func() time.Time { return w.clock.now().Add(p.clock) } })
 		var err error
 		p.pool, err = b.NewPool("pool#all", siegeCeiling, s.period, PoolOptions{
-			Life: s.life, Margin: 5 * time.Second, Monotonic: func() time.Duration { return at() - p.born }})
+			Life: s.life, Margin: 5 * time.Second, Monotonic: func() time.Duration { return at() - p.born - p.froze }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,6 +125,13 @@ func (s siege) run(t *testing.T) result {
 				}
 				writes += p.pool.Writes()
 				ps[i] = start()
+				continue
+			}
+			if s.freezes > 0 && p.thaws <= at() && random.Float64() < s.freezes*step.Seconds() {
+				p.thaws = at() + time.Duration(random.Int64N(int64(4*s.life)))
+			}
+			if p.thaws > at() {
+				p.froze += step
 				continue
 			}
 			p.open = slices.DeleteFunc(p.open, func(c siegeCall) bool {
@@ -133,6 +159,13 @@ func (s siege) run(t *testing.T) result {
 				res.admitted++
 				p.open = append(p.open, siegeCall{r, at(), used, at() + takes})
 			}
+		}
+		if at()%time.Second == 0 {
+			var idle int64
+			for _, p := range ps {
+				idle += p.idle()
+			}
+			res.idle = max(res.idle, idle)
 		}
 		if random.IntN(10) == 0 {
 			if err := w.net.Deliver(); err != nil {
@@ -164,9 +197,11 @@ func (s siege) run(t *testing.T) result {
 }
 
 func (r result) String() string {
-	return fmt.Sprintf("the worst period committed %.3f of the ceiling; %d admitted, %d denied, %d failed, %.3f writes a call",
-		float64(r.worstWindow)/siegeCeiling, r.admitted, r.denied, r.failed, float64(r.writes)/float64(max(1, r.admitted)))
+	return fmt.Sprintf("the worst period committed %.3f of the ceiling; %d admitted, %d denied, %d failed, %.3f writes a call, at most %.2f of the burst idle",
+		float64(r.worstWindow)/siegeCeiling, r.admitted, r.denied, r.failed, r.perCall(), float64(r.idle)/float64(r.burst))
 }
+
+func (r result) perCall() float64 { return float64(r.writes) / float64(max(1, r.admitted)) }
 
 // eager asks for as much as it gets, and uses a random part of it.
 func eager(r *rand.Rand, _ time.Duration) (int64, int64, time.Duration, time.Duration) {
@@ -181,6 +216,15 @@ func TestCeilingHolds(t *testing.T) {
 	}{
 		{"full load", siege{call: eager}},
 		{"kills, faults and clocks 2 s off", siege{offset: 2 * time.Second, kills: 0.02, faults: true, call: eager}},
+		{"kills, faults, clocks 2 s off, and processes that freeze", siege{offset: 2 * time.Second, kills: 0.01, freezes: 0.05, faults: true, call: eager}},
+		{"many do little, some take all", siege{processes: 40, offset: 2 * time.Second, kills: 0.002, freezes: 0.02,
+			call: func(r *rand.Rand, _ time.Duration) (int64, int64, time.Duration, time.Duration) {
+				worst := 500 + r.Int64N(2500)
+				if r.IntN(4) > 0 {
+					return worst, r.Int64N(50), time.Second, 2*time.Second + time.Duration(r.Int64N(int64(2*time.Second)))
+				}
+				return worst, worst, time.Second, 2 * time.Second
+			}}},
 		{"hoarding: long calls that return everything, then real use", siege{offset: 2 * time.Second,
 			call: func(r *rand.Rand, at time.Duration) (int64, int64, time.Duration, time.Duration) {
 				worst := 2000 + r.Int64N(3000)
@@ -198,7 +242,7 @@ func TestCeilingHolds(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := tc.siege
-			s.processes, s.period, s.life, s.lasts = 8, 60*time.Second, 10*time.Second, 3*time.Minute
+			s.processes, s.period, s.life, s.lasts = max(8, s.processes), 60*time.Second, 10*time.Second, 3*time.Minute
 			res := s.run(t)
 			t.Log(res)
 			if res.worstWindow > siegeCeiling {
@@ -236,5 +280,44 @@ func TestSeldomCallersAreNeverDenied(t *testing.T) {
 	t.Log(res)
 	if res.denied+res.failed > 0 || res.admitted < 8*19 {
 		t.Error("a process that calls once a minute was refused")
+	}
+}
+
+// Processes that do little, as many of Lambda do, must not lock a pool with what they
+// hold for calls that may not come. These spend next to nothing of what they reserve.
+func TestLittleIsHeldIdle(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		worst int64 // of a call; the burst is 250,000
+		stop  time.Duration
+		// What is right: writes a call with half a write to spare of what leases cost that
+		// are kept for their whole life, and how much of the burst may be idle.
+		writes, idle float64
+	}{
+		{"a large pool", 72, time.Hour, 1, 0.25},
+		{"one that is more than half used", 720, time.Hour, 2, 0.75},
+		{"four calls each, then none", 720, time.Minute, 2.1, 0.75},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			res := siege{processes: 300, period: time.Hour, life: time.Minute, lasts: 3 * time.Minute, spread: 15 * time.Second,
+				call: func(r *rand.Rand, at time.Duration) (int64, int64, time.Duration, time.Duration) {
+					pause := 10*time.Second + time.Duration(r.Int64N(int64(10*time.Second)))
+					if at+pause > tc.stop {
+						pause = time.Hour
+					}
+					return tc.worst, 20, 3 * time.Second, pause
+				}}.run(t)
+			t.Log(res)
+			if res.denied+res.failed > 0 {
+				t.Errorf("%d of 300 processes' calls were denied, %d failed", res.denied, res.failed)
+			}
+			if res.perCall() > tc.writes {
+				t.Errorf("%.3f writes a call, want at most %.3f", res.perCall(), tc.writes)
+			}
+			if idle := float64(res.idle) / float64(res.burst); idle > tc.idle {
+				t.Errorf("%.2f of the burst were held idle, want at most %.2f", idle, tc.idle)
+			}
+		})
 	}
 }

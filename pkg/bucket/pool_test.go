@@ -267,13 +267,96 @@ func TestEndedLeaseIsNotLentAgain(t *testing.T) {
 	p.leases[0].balance = 500
 	p.mu.Unlock()
 	second := w.setAside(p, 700) // more than the first has left
+	left := second.lease.balance
 	w.clock.advance(31 * time.Second)
-	if r := p.fromLease(100); r != nil {
+	if r := p.fromLease(left + 1); r != nil {
 		t.Error("a call started on the money of an ended lease")
 	}
 	p.mu.Lock()
-	if len(p.backlog) != 1 || p.backlog[0].amount != 500 || p.backlog[0].lease != first.lease || second.lease.balance != 0 {
+	if len(p.backlog) != 1 || p.backlog[0].amount != 500 || p.backlog[0].lease != first.lease || second.lease.balance != left {
 		t.Errorf("backlog %+v, the second lease has %d", p.backlog, second.lease.balance)
 	}
 	p.mu.Unlock()
+}
+
+// An ordinary wrong guess costs nothing of the pool: of a pool that is full again, as
+// of one that others have used, exactly what was drawn is missing afterwards.
+func TestDrawIsExact(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p, other := w.purse(w.process(), 4000, time.Hour), w.purse(w.process(), 4000, time.Hour)
+	for _, tc := range []struct {
+		name  string
+		pause time.Duration
+		first bool // another process draws before
+	}{
+		{"never used", 0, false},
+		{"full again", 2 * time.Hour, false},
+		{"full again, and used by another", 2 * time.Hour, true},
+		{"full in 20 ms", 0, false},
+	} {
+		w.clock.advance(tc.pause)
+		if tc.name == "full in 20 ms" {
+			w.clock.advance(time.Duration(w.number(p.key, p.attrs().tat)-w.clock.now().UnixMicro()-20_000) * time.Microsecond)
+		}
+		want := max(0, w.tatOf(p)-w.clock.now().UnixMicro())
+		draw := func(p *Pool, amount int64) {
+			inc, err := increment(amount, p.limit.Capacity, p.limit.period())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want += inc
+			w.setAside(p, amount)
+		}
+		if tc.first {
+			draw(other, 100)
+		}
+		draw(p, 200)
+		if got := w.tatOf(p) - w.clock.now().UnixMicro(); got != want {
+			t.Errorf("%s: %d µs of the pool are used, want %d", tc.name, got, want)
+		}
+		p.mu.Lock()
+		p.leases, p.recent = nil, nil
+		p.mu.Unlock()
+	}
+}
+
+// tatOf is the pool's TAT, 0 if there is none.
+func (w *world) tatOf(p *Pool) int64 {
+	if w.item(p.key) == nil {
+		return 0
+	}
+	return w.number(p.key, p.attrs().tat)
+}
+
+// After a burst of parallel calls that used nothing, in whatever order they end, of
+// each lease at most what refilled while it was held stays committed.
+func TestNothingStaysCommittedOfNothingUsed(t *testing.T) {
+	t.Parallel()
+	const processes, each, takes = 40, 20, 3 * time.Second
+	for name, order := range map[string]func(int) int{
+		"oldest first":   func(i int) int { return i },
+		"youngest first": func(i int) int { return processes - 1 - i },
+		"mixed":          func(i int) int { return i * 7 % processes },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			var pools []*Pool
+			var open []*PoolReservation
+			for range processes {
+				p := w.purse(w.process(), 4000, time.Hour)
+				pools, open = append(pools, p), append(open, w.setAside(p, each))
+			}
+			w.clock.advance(takes)
+			for i := range processes {
+				w.spend(open[order(i)], 0)
+			}
+			// 3 s of refill of each, of which the rounding takes a unit.
+			refilled := int64(takes.Seconds()*1000/pools[0].limit.Period.Seconds()) + 1
+			if left := w.poolLeft(pools[0]); left < 1000-processes*refilled {
+				t.Errorf("%d of 1000 are left, want at least %d", left, 1000-processes*refilled)
+			}
+		})
+	}
 }

@@ -47,6 +47,12 @@ func Build(_ context.Context, p Parts) (*Handler, error) {
 	if cfg.Buckets, err = bucket.New(p.DynamoDB, p.Bucket); err != nil {
 		return nil, err
 	}
+	cfg.Pools = map[string]*bucket.Pool{}
+	for name, pool := range p.Policy.Pools {
+		if cfg.Pools[name], err = cfg.Buckets.NewPool(poolPrefix+name, int64(pool.Ceiling), pool.Period, bucket.PoolOptions{}); err != nil {
+			return nil, err
+		}
+	}
 	if p.Policy.Fingerprint != nil {
 		cfg.Emails = p.emails()
 	}

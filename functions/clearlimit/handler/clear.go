@@ -32,7 +32,15 @@ func (h *Handler) clear(w http.ResponseWriter, r *request) *apiError {
 	if apiErr != nil {
 		return apiErr
 	}
-	t, apiErr := h.find(r, func(name string) (string, *apiError) { return text(body, name) })
+	field := func(name string) (string, *apiError) { return text(body, name) }
+	p, apiErr := h.poolNamed(field)
+	if apiErr != nil {
+		return apiErr
+	}
+	if p != nil {
+		return h.clearPool(w, r, p, kind, reason)
+	}
+	t, apiErr := h.find(r, field)
 	if apiErr != nil {
 		return apiErr
 	}

@@ -39,6 +39,7 @@ import (
 type Config struct {
 	Policy  *policy.Policy
 	Buckets *bucket.Buckets
+	Pools   map[string]*bucket.Pool // by name in the policy
 	// Emails gives the index of e-mail addresses, which needs a secret. Nil: users cannot
 	// be named by e-mail address.
 	Emails func(context.Context) (*emails.Index, error)

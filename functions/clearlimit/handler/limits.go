@@ -52,12 +52,20 @@ func (t *target) view(l held) limitView {
 // limits answers GET /admin/limits.
 func (h *Handler) limits(w http.ResponseWriter, r *request) *apiError {
 	query := r.URL.Query()
-	t, apiErr := h.find(r, func(name string) (string, *apiError) {
+	field := func(name string) (string, *apiError) {
 		if len(query[name]) > 1 {
 			return "", refuse(invalidValue, name, "%s stands twice: send it once.", name)
 		}
 		return query.Get(name), nil
-	})
+	}
+	p, apiErr := h.poolNamed(field)
+	if apiErr != nil {
+		return apiErr
+	}
+	if p != nil {
+		return h.showPool(w, r, p)
+	}
+	t, apiErr := h.find(r, field)
 	if apiErr != nil {
 		return apiErr
 	}

@@ -112,8 +112,8 @@ var (
 	passID    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`) })
 )
 
-// identityNamed reads an identity as the log and /v1/limits name it. Pools, the
-// fuse and whatever else is in the table are none.
+// identityNamed reads an identity as the log and /v1/limits name it. Pools are looked
+// for before; the fuse and whatever else is in the table are none.
 func identityNamed(identity string) (*target, *apiError) {
 	kind, id, _ := strings.Cut(identity, "#")
 	switch {
@@ -124,5 +124,5 @@ func identityNamed(identity string) (*target, *apiError) {
 	case kind == "pass" && passID().MatchString(id):
 		return &target{kind: limits.Pass, id: id}, nil
 	}
-	return nil, refuse(invalidValue, "identity", "identity must be user#ID, net#KEY or pass#KEY, as the log and the person's own /v1/limits show it.")
+	return nil, refuse(invalidValue, "identity", "identity must be user#ID, net#KEY or pass#KEY, as the log and the person's own /v1/limits show it, or pool#NAME.")
 }

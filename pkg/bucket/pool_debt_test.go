@@ -1,0 +1,162 @@
+package bucket
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/local/faults"
+)
+
+// inDebt is a pool of which 700 of 1000 more were used than there is.
+func (w *world) inDebt() (p *Pool, older *PoolReservation) {
+	w.t.Helper()
+	p = w.purse(w.process(), 4000, time.Hour)
+	older = w.setAside(w.purse(w.process(), 4000, time.Hour), 300)
+	w.spend(w.setAside(p, 100), 1400)
+	if got := w.poolState(p); got.Debt != 700 || got.Remaining != 0 {
+		w.t.Fatalf("a debt of %d, and %d are left", got.Debt, got.Remaining)
+	}
+	return p, older
+}
+
+func (w *world) poolState(p *Pool) PoolState {
+	w.t.Helper()
+	s, err := p.State(ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// Forgiving a debt leaves the pool empty and refilling, never full.
+func TestForgive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p, _ := w.inDebt()
+	forgiven, now, err := p.Forgive(ctx)
+	if err != nil || forgiven != 700 || now.Debt != 0 || now.Remaining != 0 || now.FullIn != p.limit.Period {
+		t.Fatalf("forgave %d, %+v, %v", forgiven, now, err)
+	}
+	if r, d, err := p.Reserve(ctx, 10); r != nil || err != nil || d.RetryAfter <= 0 || d.RetryAfter > p.limit.Period/50 {
+		t.Errorf("right afterwards: %+v, %+v, %v", r, d, err)
+	}
+	w.clock.advance(p.limit.Period / 50)
+	w.setAside(p, 10)
+}
+
+// What is not in debt is left as it is: full, in use, or used up.
+func TestForgiveWithoutADebt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.purse(w.process(), 4000, time.Hour)
+	for _, amount := range []int64{0, 400, 600} {
+		if amount > 0 {
+			w.setAside(p, amount)
+		}
+		before := w.item(p.key)
+		forgiven, now, err := p.Forgive(ctx)
+		if err != nil || forgiven != 0 || now.Debt != 0 {
+			t.Errorf("forgave %d, %+v, %v", forgiven, now, err)
+		}
+		if after := w.item(p.key); len(after) != len(before) || amount > 0 && w.poolLeft(p) > 1000-amount {
+			t.Errorf("the item was %v and is %v", before, after)
+		}
+	}
+}
+
+// What an older lease did not use is not handed out once more after a debt was
+// forgiven; a newer one gives back as ever.
+func TestLeasesAcrossAForgiveness(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p, older := w.inDebt()
+	if _, _, err := p.Forgive(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.spend(older, 0)
+	if got := w.poolLeft(p); got != 0 {
+		t.Errorf("an older lease handed out %d", got)
+	}
+	w.clock.advance(p.limit.Period / 2) // 500 are refilled
+	w.spend(w.setAside(p, 400), 0)
+	if got := w.poolLeft(p); got < 490 || got > 500 {
+		t.Errorf("%d of 500 are left with nothing used since", got)
+	}
+}
+
+func TestForgiveSendFails(t *testing.T) {
+	t.Parallel()
+	for name, f := range maybeApplied {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			p, _ := w.inDebt()
+			w.faulty(faults.None, f) // after the read
+			forgiven, _, err := p.Forgive(ctx)
+			if err != nil || forgiven != 700 {
+				t.Fatalf("forgave %d, %v", forgiven, err)
+			}
+			// A new debt; a write that arrives late forgives none of it.
+			w.clock.advance(10 * time.Second)
+			if err := p.charge(ctx, 500); err != nil {
+				t.Fatal(err)
+			}
+			before := w.poolState(p).Debt
+			if err := w.net.Deliver(); err != nil {
+				t.Fatal(err)
+			}
+			if got := w.poolState(p).Debt; got != before || before == 0 {
+				t.Errorf("a debt of %d became %d", before, got)
+			}
+		})
+	}
+}
+
+// Whatever is said to have been used, figures and waits stay in their range.
+func TestAbsurdDebt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.purse(w.process(), 4000, time.Hour)
+	for range 3 {
+		if err := p.charge(ctx, math.MaxInt64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.charge(ctx, math.MaxInt64/2); err != nil {
+		t.Fatal(err)
+	}
+	longest := micros(longestDebt) + p.limit.Period
+	s := w.poolState(p)
+	if s.Debt <= 0 || s.Remaining != 0 || s.FullIn <= 0 || s.FullIn > longest || s.NextIn <= 0 || s.NextIn > longest {
+		t.Errorf("state %+v", s)
+	}
+	_, d, err := p.Reserve(ctx, 1)
+	if err != nil || d.RetryAfter <= 0 || d.RetryAfter > longest || d.Remaining != 0 {
+		t.Errorf("denial %+v, %v", d, err)
+	}
+	if used := p.Used(); used < 1 || math.IsInf(used, 0) {
+		t.Errorf("used %g", used)
+	}
+	// The item outlives its debt, or the pool would be full again when it is gone.
+	if expires := w.number(p.key, attrExpires) * microsPerSecond; expires < w.number(p.key, p.attrs().tat) {
+		t.Error("the item expires before its debt is refilled")
+	}
+	if _, now, err := p.Forgive(ctx); err != nil || now.Debt != 0 || now.FullIn != p.limit.Period {
+		t.Errorf("forgiven: %+v, %v", now, err)
+	}
+}
+
+// A settle with absurd figures harms nobody but the pool.
+func TestAbsurdUse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, used := range []int64{math.MinInt64, -1, math.MaxInt64 - 1, math.MaxInt64} {
+		p := w.purse(w.process(), MaxCeiling, time.Hour)
+		w.spend(w.setAside(p, p.Burst()/4), used)
+		w.clock.advance(400 * 24 * time.Hour)
+		r := w.setAside(p, p.Burst()) // refilled, whatever it was
+		w.spend(r, 0)
+		w.clock.advance(time.Hour)
+	}
+}

@@ -1,0 +1,87 @@
+package bucket
+
+import (
+	"context"
+	"fmt"
+)
+
+// draw leases a slice with one conditional write. A send without an answer is
+// sent again: should both apply, the first is lost until it is refilled, which the
+// ceiling can bear.
+func (p *Pool) draw(ctx context.Context, amount int64) (*PoolReservation, Denial, error) {
+	period := p.limit.period()
+	need, err := increment(amount, p.limit.Capacity, period)
+	if err != nil {
+		return nil, Denial{}, err
+	}
+	p.mu.Lock()
+	slice, tat, denied := p.slice(amount), p.last.tat, p.denied
+	p.mu.Unlock()
+	if now := p.b.now(); denied != 0 && now >= denied && now-denied < denialMemory && !fits(tat, now, need, period) {
+		return nil, p.denial(amount, need, tat, now), nil
+	}
+	for try := range maxTries {
+		now := p.b.now()
+		if left := remaining(tat, now, p.limit.Capacity, period); tat > now && slice > left {
+			slice = max(amount, left)
+		}
+		inc, err := increment(slice, p.limit.Capacity, period)
+		if err != nil {
+			return nil, Denial{}, err
+		}
+		l := &lease{sent: now, started: p.opts.Monotonic().Microseconds(), balance: slice, inc: inc}
+		w, err := p.b.write(ctx, p.key, p.taking(inc, drawBase(try, tat, now, inc, period), now))
+		p.count(1)
+		if err != nil {
+			return nil, Denial{}, err
+		}
+		seen, err := p.learn(w)
+		if err != nil {
+			return nil, Denial{}, err
+		}
+		tat = seen.tat
+		if w.applied {
+			l.after, l.credits, l.cleared = tat, seen.credits, seen.cleared
+			l.below = beneath(tat, inc, now)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.leases = append(p.leases, l)
+			return p.take(l, amount), Denial{}, nil
+		}
+		if !fits(tat, now, need, period) {
+			p.mu.Lock()
+			p.denied = now
+			p.mu.Unlock()
+			return nil, p.denial(amount, need, tat, now), nil
+		}
+	}
+	return nil, Denial{}, fmt.Errorf("%w: the pool changed under %d tries", ErrUnavailable, maxTries)
+}
+
+// drawBase chooses the form of a draw's n-th try, counted from 0, for a TAT that was
+// remembered or, from the second try on, given by the store. An ordinary wrong guess
+// costs nothing of the pool; only under contention the base lies ahead of now.
+func drawBase(try int, tat, now, inc, period int64) int64 {
+	switch {
+	case try == 0 && tat > now, tat > now+near:
+		return running
+	case try < 2:
+		return max(tat, now)
+	}
+	return max(tat, now+max(0, min(slack, period-inc)))
+}
+
+// taking is the conditional write that takes inc from the pool, in the form that
+// base says.
+func (p *Pool) taking(inc, base, now int64) *update {
+	u := newUpdate()
+	u.advance(p.attrs().tat, base, now, inc, p.limit.period())
+	u.setTo(u.name(attrExpires), " = ", u.number(p.b.itemExpiry(now, p.opts.Life.Microseconds())))
+	return u
+}
+
+func (p *Pool) denial(amount, need, tat, now int64) Denial {
+	period := p.limit.period()
+	return Denial{Limit: p.limit, Requested: amount, Remaining: remaining(tat, now, p.limit.Capacity, period),
+		RetryAfter: micros(wait(tat, now, need, period))}
+}

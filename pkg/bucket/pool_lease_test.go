@@ -1,0 +1,187 @@
+package bucket
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// pond is a pool in the abstract: its state as the store has it, and what is drawn
+// from it by processes whose clocks differ. Times are ticks.
+type pond struct {
+	random          *rand.Rand
+	period, margin  int64
+	now             int64
+	tat, credits    int64
+	drawn           []*drawn
+	open            []*drawn
+	offsets         []int64
+	margins, exempt int64 // what the refunds get wrong on purpose
+}
+
+// drawn is a lease and what became of it.
+type drawn struct {
+	lease
+	at    int64 // the true time
+	clock int64 // its process's offset
+	spent int64 // what is committed in the end
+	lost  int64 // unused, but not given back
+	held  int64 // how long
+}
+
+func (p *pond) draw() {
+	clock := p.offsets[p.random.IntN(len(p.offsets))]
+	now, inc := p.now+clock, 1+p.random.Int64N([]int64{4, p.period / 2, p.period}[p.random.IntN(3)])
+	if max(p.tat, now)+inc > now+p.period {
+		return
+	}
+	p.tat = max(p.tat, now) + inc
+	d := &drawn{lease: lease{sent: now, started: now, inc: inc, after: p.tat, below: beneath(p.tat, inc, now), credits: p.credits},
+		at: p.now, clock: clock, spent: inc}
+	p.drawn = append(p.drawn, d)
+	if p.random.IntN(20) > 0 { // else the process dies
+		p.open = append(p.open, d)
+	}
+}
+
+// giveBack returns a part of a lease, or the last of it.
+func (p *pond) giveBack(i int, last bool) {
+	d := p.open[i]
+	unused := p.random.Int64N(d.inc + 1)
+	if p.random.IntN(3) == 0 {
+		unused = d.inc
+	}
+	now := p.now + d.clock
+	credits := d.credits // as first guessed, and then as the store says
+	for {
+		back, most, bounded := d.refund(unused, p.margin, credits, d.age(now, now)+p.exempt)
+		if back > 0 && bounded && p.credits > most {
+			credits = p.credits
+			continue
+		}
+		fate := p.random.IntN(10) // 0: the request is lost, 1: the reply
+		d.sendBack(back)
+		if fate > 0 {
+			p.tat -= back
+			p.credits += back
+		}
+		if fate > 1 {
+			d.arrived(back)
+		}
+		d.spent -= unused
+		d.inc -= unused - back // what came back as refilled is not asked for again
+		d.lost += unused - back
+		d.held = p.now - d.at
+		break
+	}
+	if last {
+		p.open = slices.Delete(p.open, i, i+1)
+	}
+}
+
+func (p *pond) history(steps int) {
+	pace := []int64{2, 6, 60}[p.random.IntN(3)]
+	for n := 0; n < steps || len(p.open) > 0; n++ {
+		if p.random.IntN(3) == 0 {
+			p.now += p.random.Int64N(pace)
+		}
+		if n < steps && p.random.IntN(2) == 0 {
+			p.draw()
+		} else if len(p.open) > 0 {
+			i := []int{0, len(p.open) - 1, p.random.IntN(len(p.open))}[p.random.IntN(3)]
+			p.giveBack(i, n >= steps || p.random.IntN(2) == 0)
+		}
+	}
+}
+
+// beyond is by how much what was committed passes the period in the worst window.
+func (p *pond) beyond() int64 {
+	var level, worst int64 // a TAT of what was really spent
+	slices.SortStableFunc(p.drawn, func(a, b *drawn) int { return cmp.Compare(a.at, b.at) })
+	for _, d := range p.drawn {
+		level = max(level, d.at) + d.spent
+		worst = max(worst, level-d.at-p.period)
+	}
+	return worst
+}
+
+// Whatever the order in which leases are drawn, given back in parts, lost on the way
+// or left by dead processes, and by clocks that differ by up to the margin: what is
+// spent in any time t is at most the burst and what refills in t and the margin.
+// And the other way round: what is not used is given back but for at most what
+// refilled while the lease was held.
+func TestRefundsOfLeases(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(30_000) {
+		random := rand.New(rand.NewPCG(7, seed))
+		p := &pond{random: random, period: 60, now: 1000}
+		p.offsets = []int64{0}
+		if seed%2 == 0 {
+			p.margin, p.offsets = 4, []int64{-2, 0, 1, 2}
+		}
+		p.history(10 + random.IntN(50))
+		if over := p.beyond(); over > p.margin {
+			t.Fatalf("seed %d: %d more were spent than the burst and the refill", seed, over)
+		}
+		for _, d := range p.drawn {
+			if d.lost > d.held {
+				t.Fatalf("seed %d: of a lease held for %d, %d were unused and not given back", seed, d.held, d.lost)
+			}
+		}
+	}
+}
+
+// The test above finds a refund that forgets what was refilled.
+func TestWrongRefundsAreFound(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for seed := range uint64(30_000) {
+		random := rand.New(rand.NewPCG(7, seed))
+		p := &pond{random: random, period: 60, now: 1000, offsets: []int64{0}, exempt: -60}
+		p.history(10 + random.IntN(50))
+		if p.beyond() > 0 {
+			found++
+		}
+	}
+	if found == 0 {
+		t.Error("no history is hard enough")
+	}
+}
+
+// A lease's age is that of the clock that says more.
+func TestAgeOfALease(t *testing.T) {
+	t.Parallel()
+	l := lease{sent: 1000, started: 50}
+	for _, tc := range []struct{ now, mono, want int64 }{
+		{1010, 60, 10}, {1010, 52, 10}, {1002, 60, 10}, {900, 60, 10}, {900, 50, 0},
+	} {
+		if got := l.age(tc.now, tc.mono); got != tc.want {
+			t.Errorf("at %d and %d: %d, want %d", tc.now, tc.mono, got, tc.want)
+		}
+	}
+}
+
+// A clock that was set back gives nothing back that was refilled.
+func TestRefundByAClockSetBack(t *testing.T) {
+	t.Parallel()
+	const minute = int64(time.Minute / time.Microsecond)
+	l := lease{sent: 1000 * minute, started: 0, inc: minute, after: 1001 * minute}
+	if back, _, _ := l.refund(minute, 0, 0, l.age(900*minute, 2*minute)); back != 0 {
+		t.Errorf("%d came back of what was refilled", back)
+	}
+}
+
+// A lease is kept for its life while the pool has room, and for less as it fills.
+func TestKeepFor(t *testing.T) {
+	t.Parallel()
+	const life, period = 6000, 1_000_000
+	for _, tc := range []struct{ committed, want int64 }{
+		{0, life}, {500_000, life}, {500_001, life / 2}, {625_000, life / 4}, {750_000, life / 16}, {1_000_000, life / 16}, {1 << 62, life / 16},
+	} {
+		if got := keepFor(life, tc.committed, period); got < tc.want-1 || got > tc.want {
+			t.Errorf("with %d of %d committed: %d, want %d", tc.committed, int64(period), got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package bucket
+
+import (
+	"context"
+	"fmt"
+)
+
+// giveBack returns money of a lease to the pool. Nothing marks it as done, so a send
+// without an answer is never repeated.
+func (p *Pool) giveBack(ctx context.Context, g giveBack) error {
+	l, unused := g.lease, mulDiv(g.amount, p.limit.period(), p.limit.Capacity) // never more than was taken
+	for range maxTries {
+		back, u := p.returning(l, unused)
+		if back == 0 {
+			return nil // refilled by now, or a debt was forgiven since the draw
+		}
+		w, err := p.b.send(ctx, p.key, u)
+		p.count(1)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		seen, err := p.learn(w)
+		p.mu.Lock()
+		if w.applied {
+			l.arrived(back)
+		} else {
+			l.tookBack(back)
+		}
+		p.mu.Unlock()
+		if w.applied || w.item == nil || err != nil || seen.cleared != l.cleared {
+			return err
+		}
+	}
+	return nil
+}
+
+// returning is the conditional write that gives back as much of unused as is right by
+// what is known of the pool, and how much that is, which l no longer holds.
+func (p *Pool) returning(l *lease, unused int64) (int64, *update) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	margin := p.opts.Margin.Microseconds()
+	if p.last.cleared > l.cleared || p.committed() <= margin { // an all but full pool is not worth a write
+		return 0, nil
+	}
+	back, most, bounded := l.refund(unused, margin, max(l.credits, p.last.credits), p.age(l))
+	if back == 0 {
+		return 0, nil
+	}
+	l.sendBack(back)
+	attrs := p.attrs()
+	u := newUpdate()
+	t, g, c, n := u.name(attrs.tat), u.name(attrs.credits), u.name(attrs.cleared), u.number(back)
+	u.setTo(t, " = ", t, " - ", n)
+	u.setTo(g, " = if_not_exists(", g, ", ", u.number(0), ") + ", n)
+	u.require("attribute_exists(", t, ")")
+	if l.cleared == 0 {
+		u.require("attribute_not_exists(", c, ")")
+	} else {
+		u.require(c, " = ", u.number(l.cleared))
+	}
+	if bounded {
+		u.require("(attribute_not_exists(", g, ") OR ", g, " <= ", u.number(most), ")")
+	}
+	return back, u
+}
