@@ -17,6 +17,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/faults"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
@@ -91,10 +92,38 @@ func (w *world) live() {
 	if r := w.run(); r.Paged != "cleared" { // releases the fuse, rolls hours up
 		w.t.Errorf("spendalarm: %+v", r)
 	}
+	w.overspend("all")
+	w.isEnvelope(w.chat(w.generate, ann, "docqa", "Hello", http.StatusServiceUnavailable))
+	w.admin("GET", "/admin/limits", map[string]string{"identity": "pool#all"}, "")
+	if got := w.admin("POST", "/admin/limits/clear", nil, `{"identity":"pool#all","type":"all"}`); bytes.Contains(got, []byte(`"forgiven":0`)) {
+		w.t.Errorf("the pool's debt was not forgiven: %s", got)
+	}
 	w.admin("PUT", "/admin/fuse", nil, `{"state":"anonymous_off"}`)
 	w.advance(time.Minute)
 	w.chat(w.generate, anybody, "docqa", "Hello", http.StatusServiceUnavailable)
 	w.chat(w.impatient(func() bool { return true }), ann, "docqa", "Hello", http.StatusServiceUnavailable) // the store is away
+}
+
+// overspend makes a call cost a hundred times what may be spent at once of a pool.
+func (w *world) overspend(name string) {
+	w.t.Helper()
+	opts, pool := w.limits, w.policy.Pools[name]
+	opts.Now, opts.LongestPeriod = w.now, w.policy.LongestPeriod()
+	b, err := bucket.New(w.db(http.DefaultTransport), opts)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p, err := b.NewPool("pool#"+name, int64(pool.Ceiling), pool.Period, bucket.PoolOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r, _, err := p.Reserve(w.t.Context(), 1)
+	if err != nil || r == nil {
+		w.t.Fatal(r, err)
+	}
+	if err := r.Settle(w.t.Context(), 100*int64(pool.Burst())); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // die makes a call of a process that dies before it can settle.

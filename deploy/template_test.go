@@ -401,6 +401,7 @@ func alarms(s *stack, p *problems) {
 		"ClearLimitErrors":   "AWS/Lambda Errors Sum 300 x 1 GreaterThanOrEqualToThreshold 1 notBreaching",
 		"DeadLettersWaiting": "AWS/SQS ApproximateNumberOfMessagesVisible Maximum 300 x 1 GreaterThanOrEqualToThreshold 1 notBreaching",
 		"StoreUnavailable":   "fuse Denied Sum 60 x 3 GreaterThanOrEqualToThreshold 5 notBreaching",
+		"CeilingDenies":      "fuse Denied Sum 300 x 2 GreaterThanOrEqualToThreshold 5 notBreaching",
 		"StoreSlow":          "AWS/DynamoDB SuccessfulRequestLatency Average 300 x 3 GreaterThanThreshold 50 notBreaching",
 		"Throttles":          "<nil> <nil> <nil> <nil> x 1 GreaterThanOrEqualToThreshold 1 notBreaching",
 	} {
@@ -415,11 +416,12 @@ func alarms(s *stack, p *problems) {
 		"ClearLimitErrors":   "[map[Name:FunctionName Value:<ClearLimit>]]",
 		"DeadLettersWaiting": "[map[Name:QueueName Value:<DeadLetters.QueueName>]]",
 		"StoreUnavailable":   "[map[Name:Limit Value:store_unavailable]]",
+		"CeilingDenies":      "[map[Name:Limit Value:spend_ceiling_reached]]",
 		"StoreSlow":          "[map[Name:TableName Value:<Limits>] map[Name:Operation Value:UpdateItem]]",
 	} {
 		p.equal("dimensions of "+name, s.get(name, "Dimensions"), want)
 	}
-	p.equal("alarms", len(s.ofType("AWS::CloudWatch::Alarm")), 10)
+	p.equal("alarms", len(s.ofType("AWS::CloudWatch::Alarm")), 11)
 	for _, name := range s.ofType("AWS::CloudWatch::Alarm") {
 		p.equal("actions of "+name, s.get(name, "AlarmActions"), "[<Topic>]")
 		p.equal("enabled "+name, s.get(name, "ActionsEnabled") == false, false)
@@ -734,6 +736,9 @@ func TestMutations(t *testing.T) {
 		{"alarms", "      AlarmActions: [!Ref Topic]\n", ""},
 		{"alarms", "MetricName: TrailingHourDollars\n      Statistic: Maximum", "MetricName: TrailingHourDollar\n      Statistic: Maximum"},
 		{"alarms", "Value: store_unavailable", "Value: store_failed"},
+		{"alarms", "Value: spend_ceiling_reached", "Value: spend_ceiling"},
+		{"alarms", "      Period: 300\n      EvaluationPeriods: 2\n      Threshold: 5\n", "      Period: 300\n      EvaluationPeriods: 1\n      Threshold: 5\n"},
+		{"dashboard", `"${CeilingDenies.Arn}", `, ""},
 		{"pages", "KmsMasterKeyId: !Ref TopicKey", "KmsMasterKeyId: alias/aws/sns"},
 		{"pages", "Action: [kms:Decrypt, kms:GenerateDataKey*]", "Action: [kms:Decrypt]"},
 		{"logs", "      RetentionInDays: !Ref LogRetentionDays\n", ""},

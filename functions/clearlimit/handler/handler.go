@@ -1,10 +1,11 @@
 // Package handler is the clearlimit function: an http.Handler by which support
-// unblocks people, and operators set the fuse.
+// unblocks people, and operators set the fuse or forgive a pool's debt.
 //
 // Guarantees: nobody gets in whom API Gateway has not named by an IAM identity
 // that the policy allows. Nothing is changed of which no audit item says who
 // changed what of whom, when and why. Clearing makes no item and leaves open calls
-// open; what it answers was read after the write. Each request is logged with its
+// open; what it answers was read after the write. No pool is made full: only what it
+// owes beyond its burst can be cleared. Each request is logged with its
 // caller's ARN, refusals too. Logs and audit hold no e-mail address.
 //
 // Trusted: the policy, the store, and requestContext in the gateway's event, which
