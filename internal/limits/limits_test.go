@@ -2,8 +2,10 @@ package limits
 
 import (
 	"testing"
+	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
 // One item holds all limits of an identity, so none may share a name, and each must
@@ -39,5 +41,15 @@ func TestLimitsOfTheShippedPolicy(t *testing.T) {
 				t.Errorf("%s, %s: %d limits", name, kind, len(limits))
 			}
 		}
+	}
+}
+
+// A limit below a micro-dollar, as the least pool has, is shown as none.
+func TestLeastMoney(t *testing.T) {
+	t.Parallel()
+	l := Limit{Limit: bucket.Limit{Name: "spend", Capacity: 250_000, Period: time.Minute}, Unit: policy.USDMicros}
+	v := ViewOf(l, bucket.Status{Limit: l.Limit, FullIn: time.Minute, NextIn: time.Millisecond})
+	if v.Capacity != 0 || v.Remaining != 0 || v.Reset != 60 || v.RetryAfter != 1 {
+		t.Errorf("%+v", v)
 	}
 }

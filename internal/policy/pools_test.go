@@ -17,7 +17,7 @@ func TestPoolsAtTheEnds(t *testing.T) {
 	t.Parallel()
 	const file = `
 providers: {p: {kind: openai, base_url: "https://p"}}
-models: {m: {provider: p, id: m, context: 10000, price_per_mtok: {input: "0.000001", output: "0.000001"}}}
+models: {m: {provider: p, id: m, context: 10000, max_tokens_field: max_tokens, price_per_mtok: {input: "0.000001", output: "0.000001"}}}
 features: {ask: {model: m, max_output_tokens: 100}}
 tiers: {user: {max_input_tokens: 200, max_output_tokens: 100, limits: {tokens: {capacity: 1000, per: 1m}}}}
 auth: {issuer: "https://i", audience: a, jwks_url: "https://i/jwks"}
