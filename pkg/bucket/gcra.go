@@ -75,15 +75,6 @@ func remaining(tat, now, capacity, period int64) int64 {
 	return int64(min(q, uint64(capacity)))
 }
 
-// credit is how much of an unused increment a settle may give back at now, for
-// a reserve that left the TAT at after and the credits at creditsAfter, when the
-// credits have since become credits. Refill has meanwhile given back what is no
-// longer owed: without other calls the TAT may be taken back to now and no
-// further, and what other settles gave back since has used up its share.
-func credit(unused, after, creditsAfter, credits, now int64) int64 {
-	return min(unused, max(0, after-(credits-creditsAfter)-now))
-}
-
 // refund is how much of an unused increment a settle may give back at now, for a
 // reserve that left the TAT at after, with below beneath it, when others have been
 // given back given since.

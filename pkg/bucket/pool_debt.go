@@ -75,14 +75,15 @@ func (p *Pool) Forgive(ctx context.Context) (forgiven int64, now PoolState, err 
 	if err != nil || s.Debt == 0 {
 		return 0, s, err
 	}
-	tat := s.tat
+	tat, cleared := s.tat, int64(0)
 	for range maxTries {
 		now := p.b.now()
 		debt := p.debt(tat, now)
 		if debt == 0 {
 			break
 		}
-		w, err := p.b.write(ctx, p.key, p.forgiving(tat, now))
+		mark := max(now, cleared+1) // these times only grow, whatever clocks say
+		w, err := p.b.write(ctx, p.key, p.forgiving(tat, now, mark))
 		p.count(1)
 		if err != nil {
 			return 0, s, err
@@ -92,28 +93,29 @@ func (p *Pool) Forgive(ctx context.Context) (forgiven int64, now PoolState, err 
 			return 0, s, err
 		}
 		// A send whose answer was lost has left its mark.
-		if w.applied || seen.cleared == now {
+		if w.applied || seen.cleared == mark {
 			forgiven = debt
 			break
 		}
-		tat = seen.tat
+		tat, cleared = seen.tat, seen.cleared
 	}
 	s, err = p.State(ctx)
 	return forgiven, s, err
 }
 
-// forgiving is the conditional write that takes the pool back to an empty burst. The
-// TAT must be the one that was seen: should the write arrive late, nothing has
-// happened in between, or it does nothing.
-func (p *Pool) forgiving(tat, now int64) *update {
+// forgiving is the conditional write that takes the pool back to an empty burst, with
+// a mark of when. The TAT must be the one that was seen: should the write arrive late,
+// nothing has happened in between, or it does nothing.
+func (p *Pool) forgiving(tat, now, mark int64) *update {
 	u := newUpdate()
 	attrs, period := p.attrs(), p.limit.period()
 	t, g := u.name(attrs.tat), u.name(attrs.credits)
 	u.setTo(t, " = ", u.number(now+period))
 	// Leases of older versions know the credits alone, not when a debt was forgiven.
 	u.setTo(g, " = if_not_exists(", g, ", ", u.number(0), ") + ", u.number(clearCredits*period))
-	u.setTo(u.name(attrs.cleared), " = ", u.number(now))
+	u.setTo(u.name(attrs.cleared), " = ", u.number(mark))
 	u.setTo(u.name(attrExpires), " = ", u.number(p.b.itemExpiry(now, p.opts.Life.Microseconds())))
 	u.require(t, " = ", u.number(tat))
+	u.require(u.atMost(attrs.cleared, mark-1))
 	return u
 }

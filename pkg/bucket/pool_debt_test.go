@@ -160,3 +160,25 @@ func TestAbsurdUse(t *testing.T) {
 		w.clock.advance(time.Hour)
 	}
 }
+
+// Marks of forgiveness only grow: one by a clock that is behind is told from the
+// earlier one, so that leases from between them hand out nothing.
+func TestForgiveByAClockThatIsBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p, _ := w.inDebt()
+	if _, _, err := p.Forgive(ctx); err != nil {
+		t.Fatal(err)
+	}
+	first := w.number(p.key, p.attrs().cleared)
+	if err := p.charge(ctx, 500); err != nil {
+		t.Fatal(err)
+	}
+	behind := w.purse(w.process(func(o *Options) { o.Now = func() time.Time { return w.clock.now().Add(-2 * time.Second) } }), 4000, time.Hour)
+	if forgiven, now, err := behind.Forgive(ctx); err != nil || forgiven == 0 || now.Debt != 0 {
+		t.Fatalf("forgave %d, %+v, %v", forgiven, now, err)
+	}
+	if second := w.number(p.key, p.attrs().cleared); second <= first {
+		t.Errorf("marked %d after %d", second, first)
+	}
+}

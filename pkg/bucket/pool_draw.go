@@ -68,7 +68,7 @@ func drawBase(try int, tat, now, inc, period int64) int64 {
 	case try < 2:
 		return max(tat, now)
 	}
-	return max(tat, now+max(0, min(slack, period-inc)))
+	return baseFor(tat, now, inc, period)
 }
 
 // taking is the conditional write that takes inc from the pool, in the form that

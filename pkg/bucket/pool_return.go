@@ -50,17 +50,11 @@ func (p *Pool) returning(l *lease, unused int64) (int64, *update) {
 	l.sendBack(back)
 	attrs := p.attrs()
 	u := newUpdate()
-	t, g, c, n := u.name(attrs.tat), u.name(attrs.credits), u.name(attrs.cleared), u.number(back)
-	u.setTo(t, " = ", t, " - ", n)
-	u.setTo(g, " = if_not_exists(", g, ", ", u.number(0), ") + ", n)
-	u.require("attribute_exists(", t, ")")
-	if l.cleared == 0 {
-		u.require("attribute_not_exists(", c, ")")
-	} else {
-		u.require(c, " = ", u.number(l.cleared))
-	}
+	u.giveBack(attrs.tat, attrs.credits, back)
+	u.require("attribute_exists(", u.name(attrs.tat), ")")
+	u.require(u.still(attrs.cleared, l.cleared))
 	if bounded {
-		u.require("(attribute_not_exists(", g, ") OR ", g, " <= ", u.number(most), ")")
+		u.require(u.atMost(attrs.credits, most))
 	}
 	return back, u
 }

@@ -14,7 +14,7 @@ type poolAttrs struct{ tat, credits, cleared string }
 
 func (p *Pool) attrs() poolAttrs {
 	name, period := p.limit.Name, p.limit.period()
-	return poolAttrs{tatAttr("", name, period), creditsAttr("", name, period), clearedAttr(name)}
+	return poolAttrs{tatAttr("", name, period), creditsAttr("", name, period), clearedAttr("", name)}
 }
 
 // learn remembers the state that a write came upon or left.

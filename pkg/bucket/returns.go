@@ -68,12 +68,3 @@ func (u *update) giveBack(tat, credits string, n int64) {
 	u.setTo(t, " = ", t, " - ", back)
 	u.setTo(g, " = if_not_exists(", g, ", ", u.number(0), ") + ", back)
 }
-
-// credit is giveBack while the credits are at most fence.
-func (u *update) credit(tat, credits string, n, fence int64) {
-	if n == 0 {
-		return
-	}
-	u.giveBack(tat, credits, n)
-	u.require(u.atMost(credits, fence))
-}
