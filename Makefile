@@ -54,9 +54,9 @@ bench: node_modules/.package-lock.json
 	go run ./bench $(ARGS)
 
 # Prices of tokenfuse.yaml and prices.yaml against those published in npm's
-# @pydantic/genai-prices. ARGS='-meant small' for a price that is meant to differ.
+# @pydantic/genai-prices. ARGS='--meant small' for a price that is meant to differ.
 prices-check: node_modules/.package-lock.json
-	go run ./internal/policy/prices_check $(ARGS) tokenfuse.yaml prices.yaml
+	go run ./cmd/tokenfuse prices $(ARGS) tokenfuse.yaml prices.yaml
 
 # The DynamoDB-compatible engine, and the client of the examples and tests. npm
 # writes this file when it installs.

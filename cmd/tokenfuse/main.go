@@ -1,5 +1,6 @@
-// Command tokenfuse runs the bundle on a laptop, checks its configuration and
-// makes tokens for trying it.
+// Command tokenfuse runs the bundle on a laptop, makes tokens for trying it, checks a
+// configuration and its prices, and is what support and whoever is on call use
+// against a deployment.
 //
 // Exit codes: 0 done, 1 the answer is no or the input is wrong, 2 usage.
 package main
@@ -25,6 +26,7 @@ type commands struct {
 	Dev        devCommand        `cmd:"" help:"Run everything on this machine: real handlers behind a stand-in for API Gateway, a DynamoDB-compatible engine, an issuer of tokens and, without a provider key, a built-in model."`
 	Check      checkCommand      `cmd:"" help:"Check a configuration: exit 1 and every mistake with its line."`
 	Exposure   exposureCommand   `cmd:"" help:"Worst-case dollars an hour: of one client, one network, one user, all anonymous callers and everybody, today and with this configuration."`
+	Prices     pricesCommand     `cmd:"" help:"Compare prices with those that npm's @pydantic/genai-prices publishes: exit 1 if any digit differs. It needs Node, and the package in this folder or above it."`
 	ClearLimit clearLimitCommand `cmd:"" help:"Unblock somebody: make their limits full again."`
 	Limits     limitsCommand     `cmd:"" help:"Show somebody's limits."`
 	Fuse       fuseCommand       `cmd:"" help:"Show or set the fuse of a deployment."`

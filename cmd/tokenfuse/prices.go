@@ -1,24 +1,16 @@
-// Command prices_check compares the prices in configurations with those that
-// npm's @pydantic/genai-prices publishes, and says what differs. It needs Node and
-// the package, not the network.
-//
-// It is exact: a price differs if any digit does. Exit codes: 0 all that can be
-// compared is the same, 1 something differs or went wrong, 2 usage. A difference
-// that is meant, such as a discount of yours, is named with -meant.
 package main
 
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -28,41 +20,41 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
 
-func main() {
-	meant := flag.String("meant", "", "names of models whose prices are meant to differ, with commas between them")
-	on := flag.String("on", time.Now().Format(time.DateOnly), "the day whose prices are compared")
-	script := flag.String("published", filepath.FromSlash("internal/policy/prices_check/published.mjs"), "the script that reads the package")
-	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: prices_check [flags] FILE...")
-		flag.PrintDefaults()
-	}
-	flag.Parse()
-	if flag.NArg() == 0 {
-		flag.Usage()
-		os.Exit(2)
-	}
-	same := true
-	for _, file := range flag.Args() {
-		models, err := load(file)
-		if err == nil {
-			var found []*published
-			if found, err = ask(context.Background(), *script, *on, models); err == nil {
-				same = report(os.Stdout, file, models, found, strings.Split(*meant, ",")) && same
-			}
-		}
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "prices_check: %s: %v\n", file, err)
-			os.Exit(1)
-		}
-	}
-	if !same {
-		os.Exit(1)
-	}
+// pricesCommand is exact: a price differs if any digit does.
+type pricesCommand struct {
+	Files []string `arg:"" optional:"" default:"tokenfuse.yaml" help:"Configurations, or files that have providers and models alone."`
+	Meant []string `help:"Models whose prices are meant to differ, such as by a discount of yours." placeholder:"MODEL"`
+	On    string   `help:"The day whose prices are compared (default: today)." placeholder:"YYYY-MM-DD"`
 }
 
-// load reads the models of a configuration, or of a file that has providers and
-// models alone, by name.
-func load(file string) ([]*policy.Model, error) {
+func (c *pricesCommand) Run(ctx context.Context, s streams) error {
+	if c.On == "" {
+		c.On = time.Now().Format(time.DateOnly)
+	}
+	if _, err := time.Parse(time.DateOnly, c.On); err != nil {
+		return fmt.Errorf("--on must be a day such as %s, not %.32q", time.DateOnly, c.On)
+	}
+	same := true
+	for _, file := range c.Files {
+		models, err := pricedModels(file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		found, err := askPublished(ctx, ".", c.On, models)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		same = reportPrices(s.out, file, models, found, c.Meant) && same
+	}
+	if !same {
+		return errors.New("prices differ from what is published")
+	}
+	return nil
+}
+
+// pricedModels reads the models of a configuration, or of a file that has providers
+// and models alone, by name.
+func pricedModels(file string) ([]*policy.Model, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -90,8 +82,12 @@ func load(file string) ([]*policy.Model, error) {
 	return models, nil
 }
 
-// ask has the script say what the package knows of models on a day.
-func ask(ctx context.Context, script, day string, models []*policy.Model) ([]*published, error) {
+//go:embed prices_published.mjs
+var publishedScript string
+
+// askPublished has Node say what the package of published prices knows of models on
+// a day. The package is one that Node finds from folder.
+func askPublished(ctx context.Context, folder, day string, models []*policy.Model) ([]*published, error) {
 	type question struct {
 		Kind    string `json:"kind"`
 		BaseURL string `json:"base_url"`
@@ -111,28 +107,29 @@ func ask(ctx context.Context, script, day string, models []*policy.Model) ([]*pu
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	node := exec.CommandContext(ctx, "node", script)
+	node := exec.CommandContext(ctx, "node", "--input-type=module", "--eval", publishedScript)
+	node.Dir = folder
 	node.Stdin = bytes.NewReader(input)
 	output, err := node.Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-		return nil, fmt.Errorf("node %s: %w\n%s", script, err, failed.Stderr)
+		return nil, fmt.Errorf("published prices: node: %w\n%s", err, failed.Stderr)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("published prices: %w", err)
 	}
 	var found []*published
 	if err := json.Unmarshal(output, &found); err != nil {
-		return nil, fmt.Errorf("node %s: %w", script, err)
+		return nil, fmt.Errorf("published prices: %w", err)
 	}
 	if len(found) != len(models) {
-		return nil, fmt.Errorf("node %s: %d answers for %d models", script, len(found), len(models))
+		return nil, fmt.Errorf("published prices: %d answers for %d models", len(found), len(models))
 	}
 	return found, nil
 }
 
-// report writes a line for each model and each difference. It is true if nothing
-// differs that is not meant to.
-func report(w io.Writer, file string, models []*policy.Model, found []*published, meant []string) bool {
+// reportPrices writes a line for each model, with its differences. It is true if
+// nothing differs that is not meant to.
+func reportPrices(w io.Writer, file string, models []*policy.Model, found []*published, meant []string) bool {
 	same := true
 	for i, m := range models {
 		if found[i] == nil {
@@ -143,7 +140,7 @@ func report(w io.Writer, file string, models []*policy.Model, found []*published
 		if found[i].ID != m.ID {
 			as = " for " + found[i].ID
 		}
-		differences := compare(m.Prices, found[i].Prices)
+		differences := comparePrices(m.Prices, found[i].Prices)
 		switch isMeant := slices.Contains(meant, m.Name); {
 		case len(differences) == 0:
 			fmt.Fprintf(w, "%s: %s: as published%s\n", file, m.Name, as)

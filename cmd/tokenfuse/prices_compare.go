@@ -25,7 +25,7 @@ type tiered struct {
 	} `json:"tiers"`
 }
 
-func parse(raw json.RawMessage) (tiered, error) {
+func parsePrice(raw json.RawMessage) (tiered, error) {
 	var t tiered
 	if len(raw) > 0 && raw[0] != '{' {
 		return t, json.Unmarshal(raw, &t.Base)
@@ -33,9 +33,9 @@ func parse(raw json.RawMessage) (tiered, error) {
 	return t, json.Unmarshal(raw, &t)
 }
 
-// compare says where our prices are not those published. What is not published
+// comparePrices says where our prices are not those published. What is not published
 // must cost as much as input, which is what it costs where we leave it out.
-func compare(ours price.Table, theirs map[string]json.RawMessage) []string {
+func comparePrices(ours price.Table, theirs map[string]json.RawMessage) []string {
 	var differences []string
 	differ := func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) }
 	prices := map[string]tiered{}
@@ -44,7 +44,7 @@ func compare(ours price.Table, theirs map[string]json.RawMessage) []string {
 		if !ok {
 			raw = theirs["input_mtok"]
 		}
-		t, err := parse(raw)
+		t, err := parsePrice(raw)
 		if err != nil || len(t.Tiers) > 1 {
 			differ("%s cannot be compared: %s", key, raw)
 			return differences
@@ -75,7 +75,7 @@ func compare(ours price.Table, theirs map[string]json.RawMessage) []string {
 		{"output", "output_mtok", ours.Output, ours.Long.Output},
 	} {
 		t := prices[kind.key]
-		if !equal(kind.short, t.Base) {
+		if !samePrice(kind.short, t.Base) {
 			differ("%s %s, published %s", kind.name, perMillion(kind.short), t.Base)
 		}
 		if above == 0 || ours.LongAbove == 0 {
@@ -85,7 +85,7 @@ func compare(ours price.Table, theirs map[string]json.RawMessage) []string {
 		if len(t.Tiers) > 0 {
 			long = t.Tiers[0].Price
 		}
-		if !equal(kind.long, long) {
+		if !samePrice(kind.long, long) {
 			differ("long_context %s %s, published %s", kind.name, perMillion(kind.long), long)
 		}
 	}
@@ -105,8 +105,8 @@ func perMillion(p price.Pico) string {
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }
 
-// equal compares a price by token with dollars per million of them.
-func equal(ours price.Pico, theirs json.Number) bool {
+// samePrice compares a price by token with dollars per million of them.
+func samePrice(ours price.Pico, theirs json.Number) bool {
 	dollars, ok := new(big.Rat).SetString(theirs.String())
 	return ok && new(big.Rat).SetFrac64(int64(ours), 1_000_000).Cmp(dollars) == 0
 }

@@ -28,7 +28,7 @@ const (
 		"output_mtok":{"base":0.5,"tiers":[{"start":272000,"price":0.75}]}}`
 )
 
-func TestCompare(t *testing.T) {
+func TestComparePrices(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
@@ -65,7 +65,7 @@ func TestCompare(t *testing.T) {
 			if err := json.Unmarshal([]byte(strings.NewReplacer(test.change...).Replace(test.theirs)), &theirs); err != nil {
 				t.Fatal(err)
 			}
-			got := strings.Join(compare(test.ours, theirs), " | ")
+			got := strings.Join(comparePrices(test.ours, theirs), " | ")
 			if !strings.HasPrefix(got, test.want) || (got == "") != (test.want == "") {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
@@ -73,7 +73,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestReport(t *testing.T) {
+func TestReportPrices(t *testing.T) {
 	t.Parallel()
 	theirs := func(id string) *published {
 		p := &published{ID: id}
@@ -95,7 +95,7 @@ func TestReport(t *testing.T) {
 		{[]string{"a", "b"}, true, "b: differs from what is published for m-1, as meant: output 4.500001, published 4.5"},
 	} {
 		var w strings.Builder
-		same := report(&w, "f", models, found, test.meant)
+		same := reportPrices(&w, "f", models, found, test.meant)
 		want := "f: a: as published\nf: " + test.b + "\nf: c: m-2 is not published there: check it by hand\n"
 		if same != test.same || w.String() != want {
 			t.Errorf("got %t\n%s\nwant %t\n%s", same, &w, test.same, want)
