@@ -22,11 +22,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
 var (
@@ -56,9 +58,6 @@ const (
 // Verify gives the ARN of whoever signed r, as an http.Server got it. body is all
 // of its body, which Verify does not read. lookup finds a key's secret and owner.
 // The error is one of this package's, with a reason.
-//
-// Source: "Create a signed AWS API request", AWS Identity and Access Management
-// User Guide.
 func Verify(r *http.Request, body []byte, lookup func(accessKeyID string) (secret, arn string, ok bool), now time.Time) (arn string, err error) {
 	a, err := parse(r.Header.Values("Authorization"))
 	if err != nil {
@@ -71,18 +70,26 @@ func Verify(r *http.Request, body []byte, lookup func(accessKeyID string) (secre
 	if signed.Format(dateForm) != a.date {
 		return "", malformed("its scope is of another day than its time")
 	}
-	canonical, err := canonicalRequest(r, body, a.headers)
+	again, err := unsigned(r, a.headers)
 	if err != nil {
 		return "", err
+	}
+	// A signer that sends the hash signs what it sent; it must be the body's.
+	payload := hexHash(body)
+	if sent := r.Header.Values("X-Amz-Content-Sha256"); len(sent) > 0 && (len(sent) > 1 || sent[0] != payload) {
+		return "", fmt.Errorf("%w: X-Amz-Content-Sha256 is not the hash of the body", ErrMismatch)
 	}
 	secret, arn, ok := lookup(a.accessKeyID)
 	if !ok {
 		return "", fmt.Errorf("%w: %.128q", ErrUnknownKey, a.accessKeyID)
 	}
 
-	toSign := strings.Join([]string{algorithm, signed.Format(timeForm), a.scope(), hexHash([]byte(canonical))}, "\n")
-	key := mac(mac(mac(mac([]byte("AWS4"+secret), a.date), a.region), service), terminal)
-	if !hmac.Equal(mac(key, toSign), a.signature) {
+	key := aws.Credentials{AccessKeyID: a.accessKeyID, SecretAccessKey: secret}
+	if err := v4.NewSigner().SignHTTP(r.Context(), key, again, payload, service, a.region, signed); err != nil {
+		return "", malformed("it cannot be made again")
+	}
+	ours, err := parse(again.Header.Values("Authorization"))
+	if err != nil || !hmac.Equal(ours.signature, a.signature) {
 		return "", fmt.Errorf("%w: is the secret key right?", ErrMismatch)
 	}
 	// Last, so that only the owner of the key is told about clocks.
@@ -99,10 +106,6 @@ type authorization struct {
 	accessKeyID, date, region string
 	headers                   []string // lower case, sorted
 	signature                 []byte
-}
-
-func (a authorization) scope() string {
-	return strings.Join([]string{a.date, a.region, service, terminal}, "/")
 }
 
 func parse(values []string) (authorization, error) {
@@ -144,93 +147,40 @@ func parse(values []string) (authorization, error) {
 	return a, nil
 }
 
-// signingTime is when the request was signed, by X-Amz-Date or else Date.
+// signingTime is when the request was signed.
 func signingTime(h http.Header) (time.Time, error) {
-	amz, date := h.Values("X-Amz-Date"), h.Values("Date")
-	if len(amz) == 1 {
-		if t, err := time.Parse(timeForm, amz[0]); err == nil {
+	if sent := h.Values("X-Amz-Date"); len(sent) == 1 {
+		if t, err := time.Parse(timeForm, sent[0]); err == nil && t.Format(timeForm) == sent[0] {
 			return t, nil
-		}
-	} else if len(amz) == 0 && len(date) == 1 {
-		if t, err := http.ParseTime(date[0]); err == nil {
-			return t.UTC(), nil
 		}
 	}
 	return time.Time{}, malformed("it needs one X-Amz-Date such as " + timeForm)
 }
 
-// canonicalRequest is what a signer signs of a request.
-func canonicalRequest(r *http.Request, body []byte, signed []string) (string, error) {
-	for name := range r.Header {
-		if name := strings.ToLower(name); strings.HasPrefix(name, "x-amz-") && !slices.Contains(signed, name) {
-			return "", malformed(name + " must be signed")
+// unsigned is what r was before it was signed, of which AWS's own signer makes the
+// same signature again: it has the signed headers alone.
+func unsigned(r *http.Request, signed []string) (*http.Request, error) {
+	before := &http.Request{Method: r.Method, URL: new(*r.URL), Host: r.Host, Header: http.Header{}}
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		return nil, malformed("the query cannot be read")
+	}
+	for name, values := range r.Header {
+		lower := strings.ToLower(name)
+		if slices.Contains(signed, lower) {
+			before.Header[name] = slices.Clone(values)
+		} else if strings.HasPrefix(lower, "x-amz-") {
+			return nil, malformed(lower + " must be signed")
 		}
 	}
-	var headers strings.Builder
 	for _, name := range signed {
-		value, ok := headerValue(r, name)
-		if !ok {
-			return "", malformed("a signed header is missing: " + strconv.QuoteToASCII(name))
+		switch {
+		case name == "content-length":
+			before.ContentLength = r.ContentLength
+		case name != "host" && before.Header.Values(name) == nil:
+			return nil, malformed("a signed header is missing: " + strconv.QuoteToASCII(name))
 		}
-		headers.WriteString(name + ":" + value + "\n")
 	}
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return "", malformed("the query cannot be read")
-	}
-	for _, values := range query {
-		slices.Sort(values)
-	}
-	// A signer that sends the hash signs what it sent; it must be the body's.
-	payload := hexHash(body)
-	if sent := r.Header.Values("X-Amz-Content-Sha256"); len(sent) > 0 && (len(sent) > 1 || sent[0] != payload) {
-		return "", fmt.Errorf("%w: X-Amz-Content-Sha256 is not the hash of the body", ErrMismatch)
-	}
-	return strings.Join([]string{
-		r.Method,
-		escapePath(r.URL.EscapedPath()),
-		strings.ReplaceAll(query.Encode(), "+", "%20"),
-		headers.String(),
-		strings.Join(signed, ";"),
-		payload,
-	}, "\n"), nil
-}
-
-var spaces = regexp.MustCompile(` {2,}`)
-
-// headerValue is a header as it is signed: values joined by commas, without outer
-// space, inner runs of spaces made one.
-func headerValue(r *http.Request, name string) (string, bool) {
-	values := r.Header.Values(name)
-	switch {
-	case name == "host":
-		values = []string{r.Host}
-	case name == "content-length" && len(values) == 0:
-		values = []string{strconv.FormatInt(r.ContentLength, 10)}
-	}
-	joined := make([]string, len(values))
-	for i, v := range values {
-		joined[i] = spaces.ReplaceAllLiteralString(strings.TrimSpace(v), " ")
-	}
-	return strings.Join(joined, ","), len(values) > 0
-}
-
-// escapePath encodes a path once more, which every service but S3 wants.
-func escapePath(sent string) string {
-	if sent == "" {
-		return "/"
-	}
-	segments := strings.Split(sent, "/")
-	for i, s := range segments {
-		segments[i] = strings.ReplaceAll(url.QueryEscape(s), "+", "%20")
-	}
-	return strings.Join(segments, "/")
-}
-
-func mac(key []byte, text string) []byte {
-	h := hmac.New(sha256.New, key)
-	h.Write([]byte(text))
-	return h.Sum(nil)
+	return before, nil
 }
 
 func hexHash(b []byte) string {

@@ -165,6 +165,7 @@ func TestRefused(t *testing.T) {
 		"header changed":         {header("Content-Type", "text/plain"), ErrMismatch},
 		"header twice":           {func(r *http.Request) { r.Header.Add("Content-Type", "text/plain") }, ErrMismatch},
 		"time":                   {header("X-Amz-Date", "20261130T120001Z"), ErrMismatch},
+		"a fraction of time":     {header("X-Amz-Date", "20261130T120000.5Z"), ErrMalformed},
 		"two times":              {func(r *http.Request) { r.Header.Add("X-Amz-Date", "20261130T120000Z") }, ErrMalformed},
 		"no time":                {header("X-Amz-Date", "noon"), ErrMalformed},
 		"hash of another body":   {header("X-Amz-Content-Sha256", hexHash(nil)), ErrMalformed}, // not signed
