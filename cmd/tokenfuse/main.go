@@ -12,9 +12,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/tokenfuse/tokenfuse/internal/version"
 )
 
 const (
@@ -23,6 +26,8 @@ const (
 )
 
 type commands struct {
+	Version kong.VersionFlag `help:"Show the version."`
+
 	Dev        devCommand        `cmd:"" help:"Run everything on this machine: real handlers behind a stand-in for API Gateway, a DynamoDB-compatible engine, an issuer of tokens and, without a provider key, a built-in model."`
 	Check      checkCommand      `cmd:"" help:"Check a configuration: exit 1 and every mistake with its line."`
 	Exposure   exposureCommand   `cmd:"" help:"Worst-case dollars an hour: of one client, one network, one user, all anonymous callers and everybody, today and with this configuration."`
@@ -48,7 +53,8 @@ func run(ctx context.Context, args []string, s streams) int {
 		kong.Name("tokenfuse"),
 		kong.Description("A spending fuse in front of an AI feature."),
 		kong.Writers(s.out, s.err),
-		kong.Exit(func(code int) { exited = code }), // of --help
+		kong.Exit(func(code int) { exited = code }), // of --help and --version
+		kong.Vars{"version": "tokenfuse " + build()},
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(s),
 	)
@@ -65,6 +71,15 @@ func run(ctx context.Context, args []string, s streams) int {
 		return exitNo
 	}
 	return 0
+}
+
+// build is the version and, if the build knows it, the commit that was built.
+func build() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return version.Number
+	}
+	return version.Number + " (" + info.Main.Version + ")"
 }
 
 // commandOf is as much of the command as could be told from wrong arguments.

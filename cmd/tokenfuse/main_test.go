@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/internal/version"
 )
 
 // result is what a command said and its exit code.
@@ -39,6 +41,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{"", 2, "Try: tokenfuse --help"},
 		{"--help", 0, "Usage: tokenfuse <command>"},
+		{"--version", 0, "tokenfuse " + version.Number},
 		{"token --help", 0, "Usage: tokenfuse token"},
 		{"frobnicate", 2, "frobnicate"},
 		{"token", 2, "Try: tokenfuse token --help"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/tokenfuse/tokenfuse/internal/version"
 	"github.com/tokenfuse/tokenfuse/local/runtimeapi"
 )
 
@@ -78,6 +79,9 @@ func TestCannotStart(t *testing.T) {
 				lines := logged(t, f)
 				if len(lines) != 1 || lines[0]["msg"] != "the function cannot start" || lines[0]["level"] != "ERROR" {
 					t.Fatalf("the log: %v", lines)
+				}
+				if lines[0]["version"] != version.Number {
+					t.Errorf("it says version %v", lines[0]["version"])
 				}
 				said, _ := lines[0]["error"].(string)
 				for _, want := range test.says {
@@ -183,5 +187,18 @@ func TestFuseWithoutSecrets(t *testing.T) {
 				t.Errorf("%d %s", a.status, a.body)
 			}
 		})
+	}
+}
+
+// A start is one line in the log, with the version.
+func TestStartSaysItsVersion(t *testing.T) {
+	t.Parallel()
+	for _, function := range []string{"generate", "clearlimit", "spendalarm"} {
+		f := newRig(t).warm(function)
+		f.Close() // its log is whole then
+		lines := logged(t, f)
+		if len(lines) != 1 || lines[0]["msg"] != "the function starts" || lines[0]["level"] != "INFO" || lines[0]["version"] != version.Number {
+			t.Errorf("%s: the log: %v", function, lines)
+		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/tokenfuse/tokenfuse/internal/version"
 )
 
 // Need reads a variable that must be set; what says what it is, after its name.
@@ -40,15 +42,16 @@ func Starting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, started.Add(startTime))
 }
 
-// Serve builds a Lambda handler and serves it, with a JSON log on standard output.
-// A function that cannot be built says why and ends the process, which Lambda
-// reports as a failed start.
+// Serve builds a Lambda handler and serves it, with a JSON log on standard output, in
+// which a start is a line with the version. A function that cannot be built says why
+// and ends the process, which Lambda reports as a failed start.
 func Serve(build func(context.Context) (handler any, err error)) {
 	slog.SetDefault(NewLog(os.Stdout))
 	handler, err := build(context.Background())
 	if err != nil {
-		slog.Error("the function cannot start", "error", whole(err.Error()))
+		slog.Error("the function cannot start", "version", version.Number, "error", whole(err.Error()))
 		os.Exit(1)
 	}
+	slog.Info("the function starts", "version", version.Number)
 	lambda.Start(handler)
 }
