@@ -49,7 +49,7 @@ func coldStart(ctx context.Context, l *lab) ([]table, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	here := table{
 		Title:   fmt.Sprintf("Cold start, median of %d in turn (generate answers a chat completion)", starts),
 		Columns: []column{{"ms to ready", 1}, {"x hello", 2}, {"ms to answer", 1}, {"x hello", 2}},
@@ -222,8 +222,12 @@ func (g *ground) start(ctx context.Context, name string, n int) (ready, answer t
 	}
 	body, err := io.ReadAll(a.Body)
 	answer = time.Since(f.Started)
-	if err == nil && (a.Error != nil || !bytes.Contains(body, []byte(`"statusCode":200`)) && name != "spendalarm") {
-		err = fmt.Errorf("%v: %s", a.Error, body)
+	switch {
+	case err != nil:
+	case a.Error != nil:
+		err = a.Error
+	case name != "spendalarm" && !bytes.Contains(body, []byte(`"statusCode":200`)):
+		err = fmt.Errorf("the answer is %s", body)
 	}
 	return ready, answer, err
 }

@@ -70,8 +70,9 @@ func (r relation) holds(figure, value float64) bool {
 		return figure <= value
 	case atLeast:
 		return figure >= value
+	default:
+		return figure == value
 	}
-	return figure == value
 }
 
 func (t *table) print(w io.Writer) {

@@ -56,7 +56,7 @@ func Stream(h http.Handler) func(context.Context, *events.APIGatewayProxyRequest
 			cancel()
 			header := http.Header{}
 			setErrorHeader(header, e)
-			return &events.APIGatewayProxyStreamingResponse{
+			return &events.APIGatewayProxyStreamingResponse{ //nolint:nilerr // the answer says it
 				StatusCode:        http.StatusBadRequest,
 				MultiValueHeaders: header,
 				Body:              strings.NewReader(badRequest),
@@ -109,7 +109,7 @@ func untilDeadline(ctx context.Context) (ended context.Context, end context.Canc
 }
 
 func answerPanic(w *responseWriter, e *events.APIGatewayProxyRequest, v any) {
-	if v != http.ErrAbortHandler {
+	if v != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
 		slog.Error("handler panicked", "panic", fmt.Sprint(v), "stack", string(debug.Stack()),
 			"request_id", e.RequestContext.RequestID)
 	}
@@ -122,7 +122,7 @@ func answerPanic(w *responseWriter, e *events.APIGatewayProxyRequest, v any) {
 	h.Del("Content-Encoding")
 	setErrorHeader(h, e)
 	w.WriteHeader(http.StatusInternalServerError)
-	io.WriteString(w, internalError)
+	_, _ = io.WriteString(w, internalError)
 }
 
 func setErrorHeader(h http.Header, e *events.APIGatewayProxyRequest) {

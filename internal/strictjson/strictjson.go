@@ -76,8 +76,11 @@ func Unique(raw []byte) error {
 	var levels []level
 	for {
 		token, err := dec.Token()
-		if err != nil { // io.EOF: raw is valid
+		if errors.Is(err, io.EOF) {
 			return nil
+		}
+		if err != nil { // cannot be, since raw is valid
+			return err
 		}
 		var top *level
 		if len(levels) > 0 {

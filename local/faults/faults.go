@@ -72,6 +72,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		fault = t.Plan(req.Header.Get("X-Amz-Target"), body)
 	}
 	switch fault {
+	case None:
 	case LostRequest:
 		return nil, ErrLost
 	case LateRequest:

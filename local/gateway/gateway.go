@@ -210,5 +210,5 @@ func call(ctx context.Context, f Function, event *events.APIGatewayProxyRequest)
 func answer(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(map[string]string{"message": message})
+	_ = json.NewEncoder(w).Encode(map[string]string{"message": message})
 }

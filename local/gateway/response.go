@@ -40,7 +40,7 @@ func relay(ctx context.Context, w http.ResponseWriter, resp *events.APIGatewayPr
 
 	client := http.NewResponseController(w)
 	if deadline, ok := ctx.Deadline(); ok {
-		client.SetWriteDeadline(deadline) // a stalled client does not outlast the invocation
+		_ = client.SetWriteDeadline(deadline) // a stalled client does not outlast the invocation
 	}
 	writeHeader(w, p)
 	gone := client.Flush() != nil

@@ -31,8 +31,8 @@ func Start(ctx context.Context, program, dir string, env ...string) (*Function, 
 		return nil, err
 	}
 	f := &Function{API: New(), exited: make(chan struct{})}
-	f.server = &http.Server{Handler: f.API}
-	go f.server.Serve(listener)
+	f.server = &http.Server{Handler: f.API, ReadHeaderTimeout: time.Minute}
+	go func() { _ = f.server.Serve(listener) }() // until it is closed
 
 	f.cmd = exec.Command(program)
 	f.cmd.Dir = dir

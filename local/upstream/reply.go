@@ -115,6 +115,6 @@ func (r *reply) stall() error {
 
 // cut sends what was written, and then breaks the connection.
 func (r *reply) cut() {
-	http.NewResponseController(r.w).Flush()
+	_ = http.NewResponseController(r.w).Flush()
 	panic(http.ErrAbortHandler)
 }

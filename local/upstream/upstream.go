@@ -177,9 +177,9 @@ func (u *Upstream) complete(w http.ResponseWriter, r *http.Request) {
 	}
 	// Either fails only because the client has left.
 	if req.Stream {
-		reply.stream(req.StreamOptions != nil && req.StreamOptions.IncludeUsage)
+		_ = reply.stream(req.StreamOptions != nil && req.StreamOptions.IncludeUsage)
 	} else {
-		reply.whole()
+		_ = reply.whole()
 	}
 }
 

@@ -70,7 +70,7 @@ func contentType(stream bool) string {
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", contentType(false))
 	w.WriteHeader(status)
-	w.Write(body)
+	_, _ = w.Write(body)
 }
 
 func encode(v any) []byte {
