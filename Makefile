@@ -1,7 +1,8 @@
 # Go, Node and npm are all that is needed: `make dev` and `make test` fetch the
-# rest from their registries.
+# rest from their registries. `make help` names the targets.
 
-# Flags of `make dev` and `make bench`, such as ARGS='--instances 4'.
+# Flags of `make dev`, `make bench` and `make prices-check`, such as
+# ARGS='--instances 4'.
 ARGS =
 # Where binaries go.
 BIN = bin
@@ -11,32 +12,40 @@ FUZZTIME = 10s
 # All packages but the end-to-end tests.
 INSIDE = $$(go list ./... | grep -v /e2e)
 
+# A program of the tests that needs what the product does not: a module of its own,
+# which ./... leaves out.
+SDK = internal/provider/anthropicsdk
+
 # Of tests that need more: curl, a command of Python's, Lambda's emulator.
 TAGS = curl,moto,awscli,sam,rie
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: dev build test race fuzz lint bench prices-check build-Generate build-ClearLimit build-SpendAlarm
+.PHONY: dev help build test race fuzz vet lint golangci vuln modules ci bench prices-check build-Generate build-ClearLimit build-SpendAlarm
 
-dev: node_modules/.package-lock.json build
+dev: node_modules/.package-lock.json build ## run everything on this machine
 	@exec $(BIN)/tokenfuse dev $(ARGS)
 
-build:
+help: ## name the targets
+	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build the command tokenfuse
 	@go build -o $(BIN)/ ./cmd/tokenfuse
 
 # Not cached: the end-to-end tests build the programs themselves. These come last and
 # one after the other: a starved program rightly answers that its store is too slow.
-test: node_modules/.package-lock.json
-	go vet ./... && go vet -tags $(TAGS) ./...
+test: node_modules/.package-lock.json vet ## run all tests that need no more than Go and Node
 	go test -count=1 $(INSIDE)
 	go test -count=1 -p 1 ./e2e/...
 
-race: node_modules/.package-lock.json
+race: node_modules/.package-lock.json ## the same with the race detector
 	go test -race $(INSIDE)
 	go test -race -p 1 ./e2e/...
 
 # go test fuzzes one target of one package at a time.
-fuzz: node_modules/.package-lock.json
+fuzz: node_modules/.package-lock.json ## fuzz each target for FUZZTIME
 	@grep -r --include='*_test.go' --exclude-dir=node_modules '^func Fuzz' . | \
 	sed -E 's|^(.*)/[^/]*:func (Fuzz[A-Za-z0-9_]*).*|\1 \2|' | sort | \
 	while read -r dir name; do \
@@ -44,18 +53,35 @@ fuzz: node_modules/.package-lock.json
 		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$dir" || exit 1; \
 	done
 
-lint:
+vet: ## go vet, with and without the tags of tests
+	go vet ./... && go vet -tags $(TAGS) ./... && go vet -C $(SDK) ./...
+
+lint: vet ## gofmt, vet and staticcheck
 	@unformatted=$$(gofmt -l .) && test -z "$$unformatted" || \
 		{ echo "lint: not as gofmt writes it: $$unformatted" >&2; exit 1; }
-	go vet ./... && go vet -tags $(TAGS) ./...
 	go run $(STATICCHECK) -tags $(TAGS) ./...
+	cd $(SDK) && go run $(STATICCHECK) ./...
 
-bench: node_modules/.package-lock.json
+golangci: ## what .golangci.yml looks for
+	go run $(GOLANGCI) run ./...
+	cd $(SDK) && go run $(GOLANGCI) run ./...
+
+vuln: ## look for known vulnerabilities; needs vuln.go.dev
+	go run $(GOVULNCHECK) ./...
+	cd $(SDK) && go run $(GOVULNCHECK) ./...
+
+modules: ## check that go.mod and go.sum are as go writes them
+	go mod tidy -diff && go mod verify
+	cd $(SDK) && go mod tidy -diff && go mod verify
+
+ci: ## run all checks; needs curl, gcc, git and Python too
+	bash .ci/run
+
+bench: node_modules/.package-lock.json ## measure, and compare with the goals
 	go run ./bench $(ARGS)
 
-# Prices of tokenfuse.yaml and prices.yaml against those published in npm's
-# @pydantic/genai-prices. ARGS='--meant small' for a price that is meant to differ.
-prices-check: node_modules/.package-lock.json
+# ARGS='--meant small' for a price that is meant to differ.
+prices-check: node_modules/.package-lock.json ## compare prices with those that npm's @pydantic/genai-prices publishes
 	go run ./cmd/tokenfuse prices $(ARGS) tokenfuse.yaml prices.yaml
 
 # The DynamoDB-compatible engine, and the client of the examples and tests. npm

@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -26,5 +29,37 @@ func TestMakeDev(t *testing.T) {
 	d.exitCode(t) // make's own, of which it makes no promise
 	if serves(d.url) || serves(d.store) {
 		t.Error("it still serves")
+	}
+}
+
+// `make help` names each target that people call, once, and says what it does.
+func TestMakeHelp(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("make", "-s", "help")
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	declared := regexp.MustCompile(`(?m)^\.PHONY: (.*)$`).FindSubmatch(makefile)
+	if declared == nil {
+		t.Fatal("the Makefile declares no targets")
+	}
+	wanted := 0
+	for target := range strings.FieldsSeq(string(declared[1])) {
+		if strings.HasPrefix(target, "build-") { // what `sam build` calls
+			continue
+		}
+		wanted++
+		if found := regexp.MustCompile(`(?m)^  `+target+` +\S.*$`).FindAll(out, -1); len(found) != 1 {
+			t.Errorf("%s: %q", target, found)
+		}
+	}
+	if lines := strings.Count(string(out), "\n"); lines != wanted || wanted == 0 {
+		t.Errorf("%d lines for %d targets:\n%s", lines, wanted, out)
 	}
 }
