@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/jellydator/ttlcache/v3"
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // remembered is how many used solutions a process keeps in mind.
@@ -35,19 +35,23 @@ type Used struct {
 	db    DynamoDB
 	table string
 	now   func() time.Time
-	seen  *ttlcache.Cache[string, struct{}]
+	seen  *lru.Cache[string, struct{}]
 }
 
 // NewUsed takes the name of the table.
 func NewUsed(db DynamoDB, table string, now func() time.Time) *Used {
-	return &Used{db, table, now, ttlcache.New(ttlcache.WithCapacity[string, struct{}](remembered))}
+	seen, _ := lru.New[string, struct{}](remembered) // it fails for less than one
+	return &Used{db, table, now, seen}
 }
 
 // Knows reports whether a solution is known to be used, without asking the store.
-func (u *Used) Knows(s Solution) bool { return u.seen.Get(s.ID) != nil }
+func (u *Used) Knows(s Solution) bool {
+	_, known := u.seen.Get(s.ID)
+	return known
+}
 
 // note remembers that a solution is used, by whomever.
-func (u *Used) note(s Solution) { u.seen.Set(s.ID, struct{}{}, ttlcache.NoTTL) }
+func (u *Used) note(s Solution) { u.seen.Add(s.ID, struct{}{}) }
 
 // Claim takes a solution, which succeeds once. ErrUsed: somebody else has it.
 // ErrExpired: it is too late, its use would not be remembered. Or the error wraps

@@ -33,7 +33,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/jellydator/ttlcache/v3"
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 const (
@@ -80,7 +80,7 @@ type Index struct {
 	now    func() time.Time
 
 	mu    sync.Mutex
-	users *ttlcache.Cache[partition, map[string]*record] // of an address, by sub, as this process recorded them
+	users *lru.Cache[partition, map[string]*record] // of an address, by sub, as this process recorded them
 }
 
 // record is what a process knows of its recording of a user.
@@ -95,8 +95,8 @@ func New(db DynamoDB, table string, secret []byte, now func() time.Time) (*Index
 	if len(secret) < minSecretBytes {
 		return nil, fmt.Errorf("emails: the secret must have at least %d bytes", minSecretBytes)
 	}
-	return &Index{db: db, table: table, secret: slices.Clone(secret), now: now,
-		users: ttlcache.New(ttlcache.WithCapacity[partition, map[string]*record](remembered))}, nil
+	users, _ := lru.New[partition, map[string]*record](remembered) // it fails for less than one
+	return &Index{db: db, table: table, secret: slices.Clone(secret), now: now, users: users}, nil
 }
 
 // Learn records that a user has an address, which the issuer must have verified.
@@ -181,11 +181,11 @@ func (x *Index) recorded(key partition, sub string, now time.Time) {
 
 // usersOf are the users of an address that this process recorded.
 func (x *Index) usersOf(key partition) map[string]*record {
-	if known := x.users.Get(key); known != nil {
-		return known.Value()
+	users, known := x.users.Get(key)
+	if !known {
+		users = map[string]*record{}
+		x.users.Add(key, users)
 	}
-	users := map[string]*record{}
-	x.users.Set(key, users, ttlcache.NoTTL)
 	return users
 }
 

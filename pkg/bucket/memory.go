@@ -4,14 +4,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jellydator/ttlcache/v3"
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // memory is what a process remembers of identities it has seen: enough to guess
 // which form of a write will succeed, and to answer repeated denials without a
 // write. It is never trusted to admit.
 type memory struct {
-	seen *ttlcache.Cache[string, seen]
+	seen *lru.Cache[string, seen]
 }
 
 // seen is an identity's TATs by attribute, as the store last gave them. It is
@@ -26,22 +26,21 @@ type seen struct {
 // how late a process learns of a clear, or of what another process settled.
 const denialMemory = int64(time.Second / time.Microsecond)
 
-// newMemory keeps that many identities, the last used. None is dropped for its
+// newMemory keeps that many identities, at least one: the last used. None is dropped for its
 // age: that a limit was running hours ago says that it is full by now.
 func newMemory(identities int) *memory {
-	return &memory{ttlcache.New(ttlcache.WithCapacity[string, seen](uint64(identities)))}
+	kept, _ := lru.New[string, seen](identities) // it fails for less than one
+	return &memory{kept}
 }
 
 func (m *memory) get(key string) seen {
-	if e := m.seen.Get(key); e != nil {
-		return e.Value()
-	}
-	return seen{}
+	s, _ := m.seen.Get(key)
+	return s
 }
 
 // put remembers an item; denied is 0 if it did not lead to a denial.
 func (m *memory) put(key string, it item, denied int64) {
-	m.seen.Set(key, see(it, denied), ttlcache.NoTTL)
+	m.seen.Add(key, see(it, denied))
 }
 
 // see reads what is remembered of an item.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jellydator/ttlcache/v3"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -62,11 +62,12 @@ func (h *Handler) sender(at location) (source, client string, err error) {
 // wrongs counts wrong solutions by who sent them, in memory: the last of many.
 type wrongs struct {
 	mu   sync.Mutex
-	full *ttlcache.Cache[string, time.Time] // when each is as if nothing had been
+	full *lru.Cache[string, time.Time] // when each is as if nothing had been
 }
 
 func newWrongs() *wrongs {
-	return &wrongs{full: ttlcache.New(ttlcache.WithCapacity[string, time.Time](10_000))}
+	full, _ := lru.New[string, time.Time](10_000) // it fails for less than one
+	return &wrongs{full: full}
 }
 
 // wrongCost is how long a wrong solution takes to be forgotten.
@@ -77,8 +78,8 @@ var wrongCost = wrongOfClient.Period / time.Duration(wrongOfClient.Capacity)
 func (w *wrongs) wait(key string, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e := w.full.Get(key); e != nil {
-		return max(0, e.Value().Add(wrongCost).Sub(now)-wrongOfClient.Period)
+	if full, ok := w.full.Get(key); ok {
+		return max(0, full.Add(wrongCost).Sub(now)-wrongOfClient.Period)
 	}
 	return 0
 }
@@ -87,8 +88,8 @@ func (w *wrongs) add(key string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	from := now
-	if e := w.full.Get(key); e != nil && e.Value().After(now) {
-		from = e.Value()
+	if full, ok := w.full.Get(key); ok && full.After(now) {
+		from = full
 	}
-	w.full.Set(key, from.Add(wrongCost), ttlcache.NoTTL)
+	w.full.Add(key, from.Add(wrongCost))
 }
