@@ -52,7 +52,7 @@ func TestWrongGuessCostsNoQuota(t *testing.T) {
 func TestGuessIsExactUntilContended(t *testing.T) {
 	t.Parallel()
 	const now = 1_800_000_000_000_000
-	r := &Reservation{charges: []charge{{inc: 10, bound: hour}}}
+	c := charge{inc: 10, bound: hour}
 	for _, tc := range []struct {
 		tat       int64
 		contended bool
@@ -67,15 +67,15 @@ func TestGuessIsExactUntilContended(t *testing.T) {
 		{now + near, true, now + slack},
 		{now + near + 1, true, running},
 	} {
-		if got := r.guess([]int64{tc.tat}, now, tc.contended)[0]; got != tc.want {
+		if got := c.guess(tc.tat, now, tc.contended); got != tc.want {
 			t.Errorf("TAT %d, contended %t: base %d, want %d", tc.tat-now, tc.contended, got-now, tc.want-now)
 		}
 	}
 	// Near the whole of a limit there is no room for slack; but a base before the TAT
 	// would never apply.
-	r.charges[0].inc = hour - 20
+	c.inc = hour - 20
 	for tat, want := range map[int64]int64{now: now + 20, now + 20 + tolerance: now + 20 + tolerance} {
-		if got := r.guess([]int64{tat}, now, true)[0]; got != want {
+		if got := c.guess(tat, now, true); got != want {
 			t.Errorf("TAT %d: base %d, want %d", tat-now, got-now, want-now)
 		}
 	}

@@ -24,7 +24,7 @@ func TestLife(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := Limit{Name: "calls", Capacity: 20, Period: test.period, Life: test.life}
-		_, err = b.Forecast(Request{Key: "pass#1", Charges: []Charge{{Limit: l, Cost: 1}}, MaxInFlight: 1, Deadline: time.Now().Add(time.Minute)})
+		_, err = b.Prepare(Request{Key: "pass#1", Charges: []Charge{{Limit: l, Cost: 1}}, MaxInFlight: 1, Deadline: time.Now().Add(time.Minute)})
 		if (err == nil) != test.ok {
 			t.Errorf("period %s, life %s: %v", test.period, test.life, err)
 		}

@@ -173,8 +173,11 @@ func TestClearedBeforeTheReserveIsKnown(t *testing.T) {
 		clear(quota)
 		// As the reserve would have found it, had its second send come only now.
 		r.afterKnown = false
-		if _, err := r.admitted(w.item("user#1"), w.clock.now().UnixMicro()); err != nil {
-			t.Fatal(err)
+		for i, c := range r.charges {
+			var err error
+			if r.charges[i], err = c.charge.taken(w.item("user#1"), w.clock.now().UnixMicro()); err != nil {
+				t.Fatal(err)
+			}
 		}
 		w.settle(w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10})), 10)
 		if tries == 2 {

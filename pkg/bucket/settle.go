@@ -42,7 +42,7 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 // change is what a settle does to one limit: in µs, either gives back some of what was
 // unused, or charges an overrun.
 type change struct {
-	*charge
+	*taken
 	unused, overrun int64
 
 	// What the settle believes of the limit: its TAT, what was given back by now, and
@@ -73,7 +73,7 @@ func (r *Reservation) changes(used []int64) ([]change, error) {
 			}
 		}
 		if d := c.inc - inc; d != 0 {
-			changes = append(changes, change{charge: c, unused: max(0, d), overrun: max(0, -d)})
+			changes = append(changes, change{taken: c, unused: max(0, d), overrun: max(0, -d)})
 		}
 	}
 	return changes, nil
@@ -129,7 +129,7 @@ func (c *change) look(it item) (err error) {
 func (r *Reservation) settlement(changes []change, now int64) *update {
 	u := newUpdate()
 	h := u.name(holdPrefix + r.id)
-	u.leaves(r.client.Key)
+	u.leaves(r.client)
 	if r.unanswered {
 		// A send of the reserve may still be under way; it must not apply anew.
 		u.setTo(h, " = ", u.binary(tombstone(now)))

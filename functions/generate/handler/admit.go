@@ -51,10 +51,14 @@ func (h *Handler) admit(r *http.Request, c *call, deadline time.Time) (a admissi
 	req := h.reserveRequest(r, c, deadline)
 
 	// A flood of denials should draw no money.
-	d, err := h.Buckets.Forecast(req)
+	var d bucket.Decision
+	prepared, err := h.Buckets.Prepare(req)
+	if err == nil {
+		d = prepared.Forecast()
+	}
 	if err == nil && !d.Refused() {
 		if a.purse, apiErr = h.setAside(asking, c.identity.tier, c.worst.money); apiErr == nil {
-			d, err = h.Buckets.Reserve(asking, req)
+			d, err = prepared.Reserve(asking)
 		}
 	}
 	a.Decision = d
