@@ -238,26 +238,38 @@ func TestTooLateToCall(t *testing.T) {
 	}
 }
 
-// flood is a model that says far more than it may, so that every buffer on the way to
-// a reader who has stopped reading is full.
-func flood(http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		part := fmt.Sprintf(`{"choices":[{"index":0,"delta":{"content":%q}}]}`, strings.Repeat("word ", 100_000))
-		for range 50 {
-			if _, err := fmt.Fprintf(w, "data: %s\n\n", part); err != nil {
-				return
+// floodCap is an output cap within which more can be said than the buffers on the way
+// to a reader hold: at 128 blanks for a token, half of it is 12 MB.
+const floodCap = 200_000
+
+// flood is a model that says as much, so that every buffer on the way to a reader who
+// has stopped reading is full.
+func flood(g *rig) {
+	g.edit = func(yaml string) string {
+		return strings.NewReplacer(
+			"max_output_tokens: 400}", fmt.Sprintf("max_output_tokens: %d}", floodCap),
+			"user:      {max_input_tokens: 1000, max_output_tokens: 400", fmt.Sprintf("user:      {max_input_tokens: 1000, max_output_tokens: %d", floodCap),
+			"context: 100000", "context: 1000000", "capacity: 20000,", "capacity: 400000,").Replace(yaml)
+	}
+	g.onModel = func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			part := fmt.Sprintf(`{"choices":[{"index":0,"delta":{"content":%q}}]}`, strings.Repeat(" ", 100*128))
+			for range floodCap / 2 / 100 {
+				if _, err := fmt.Fprintf(w, "data: %s\n\n", part); err != nil {
+					return
+				}
 			}
-		}
-		<-r.Context().Done()
-	})
+			<-r.Context().Done()
+		})
+	}
 }
 
 // A reader that stalls holds the process up until shortly before the deadline. Then
 // the call is settled, at its worst, and the answer ends in an error.
 func TestStalledReader(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, func(g *rig) { g.onModel = flood })
+	g := newRig(t, flood)
 	f := g.warm("generate")
 	i := g.ask(f, g.token("ann"), chat("ask", question, true), 8*time.Second)
 	r := open(t, i)
@@ -281,7 +293,7 @@ func TestStalledReader(t *testing.T) {
 // If the runtime API breaks the connection, the process settles before it ends.
 func TestConnectionCut(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, slowSettles, func(g *rig) { g.onModel = flood })
+	g := newRig(t, slowSettles, flood)
 	f := g.warm("generate")
 	r := open(t, g.ask(f, g.token("ann"), chat("ask", question, true), timeout))
 	r.event(t)
