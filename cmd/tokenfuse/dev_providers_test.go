@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 )
@@ -51,7 +52,7 @@ func TestReplacedProvidersAnswer(t *testing.T) {
 		t.Fatalf("%s: %v", m.Provider.Kind, err)
 	}
 	a, err := made.Call(t.Context(), provider.Request{
-		Model: m.ID, Messages: []provider.Message{{Role: "user", Content: "hi [[fail:nousage]]"}}, MaxOutputTokens: 5, MaxTokensField: m.MaxTokensField})
+		Model: m.ID, Messages: []openai.Message{{Role: "user", Content: "hi [[fail:nousage]]"}}, MaxOutputTokens: 5, MaxTokensField: m.MaxTokensField})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
 
 // The server of these tests speaks the true protocol: Anthropic's own client reads
@@ -81,7 +83,7 @@ func TestServerSpeaksAsAnthropicDoes(t *testing.T) {
 		official(t, strings.TrimSuffix(url, "/v1"), true)
 		url, _ = server(t, record(1))
 		req := request(true)
-		req.Messages = []Message{{"system", "Be brief."}, {"user", testPrompt}}
+		req.Messages = []openai.Message{{Role: "system", Content: "Be brief."}, {Role: "user", Content: testPrompt}}
 		req.Stop = []string{"END"}
 		if _, err := call(t.Context(), t, newAnthropic(t, AnthropicConfig{BaseURL: strings.TrimSuffix(url, "/v1"), APIKey: testKey}), req); err != io.EOF {
 			t.Error(err)

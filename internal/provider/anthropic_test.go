@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
@@ -156,12 +157,12 @@ func claudeWrong(r *http.Request, body []byte) error {
 func TestAnthropicRequestOnTheWire(t *testing.T) {
 	req := Request{
 		Model: "claude",
-		Messages: []Message{
-			{"system", "a < b & c"}, {"assistant", "Hello!"}, {"user", "\"hé\"\n"}, {"user", " \n"}, {"user", "two"},
-			{"assistant", ""}, {"developer", "and"}, {"assistant", "so"},
+		Messages: []openai.Message{
+			{Role: "system", Content: "a < b & c"}, {Role: "assistant", Content: "Hello!"}, {Role: "user", Content: "\"hé\"\n"}, {Role: "user", Content: " \n"}, {Role: "user", Content: "two"},
+			{Role: "assistant", Content: ""}, {Role: "developer", Content: "and"}, {Role: "assistant", Content: "so"},
 		},
-		MaxOutputTokens: 7, Stream: true, Stop: []string{"<|end|>"},
-		Temperature: ptr(0.5), TopP: ptr(0.5), Seed: ptr(int64(1)), PresencePenalty: ptr(1.0), FrequencyPenalty: ptr(1.0),
+		MaxOutputTokens: 7, Stream: true, Sampling: openai.Sampling{Stop: []string{"<|end|>"},
+			Temperature: ptr(0.5), TopP: ptr(0.5), Seed: ptr(int64(1)), PresencePenalty: ptr(1.0), FrequencyPenalty: ptr(1.0)},
 	}
 	want := `{"model":"claude","max_tokens":7,"system":[{"type":"text","text":"a < b & c"},{"type":"text","text":"and"}],` +
 		`"messages":[{"role":"user","content":[{"type":"text","text":"..."}]},` +
@@ -191,7 +192,9 @@ func TestRequestsThatCannotBeMade(t *testing.T) {
 		url, calls := d.serve(t, d.answer(false, d.whole))
 		for name, change := range map[string]func(*Request){
 			"a response format": func(r *Request) { r.ResponseFormat = json.RawMessage(`{"type":"json_object"}`) },
-			"no turn":           func(r *Request) { r.Messages = []Message{{"system", testPrompt}, {"user", " "}} },
+			"no turn": func(r *Request) {
+				r.Messages = []openai.Message{{Role: "system", Content: testPrompt}, {Role: "user", Content: " "}}
+			},
 		} {
 			req := request(false)
 			change(&req)
@@ -407,7 +410,7 @@ func TestUnsupported(t *testing.T) {
 		{"frequency", func(r *Request) { r.FrequencyPenalty = ptr(-0.1) }, "frequency_penalty", "frequency_penalty"},
 		{"format", func(r *Request) { r.ResponseFormat = json.RawMessage(`{}`) }, "response_format", "response_format"},
 		{"white stop", func(r *Request) { r.Stop = []string{"END", "\n"} }, "stop", ""},
-		{"no turn", func(r *Request) { r.Messages = []Message{{"user", "\t"}} }, "messages", "messages"},
+		{"no turn", func(r *Request) { r.Messages = []openai.Message{{Role: "user", Content: "\t"}} }, "messages", "messages"},
 	} {
 		req := usual(tt.change)
 		for kind, want := range map[string]string{"openai": "", "anthropic": tt.anthropic, "bedrock": tt.bedrock} {

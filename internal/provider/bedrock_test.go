@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
@@ -156,12 +157,12 @@ func converseWrong(r *http.Request, body []byte) error {
 func TestBedrockRequestOnTheWire(t *testing.T) {
 	req := Request{
 		Model: "arn:aws:bedrock:eu-west-1:1:inference-profile/m",
-		Messages: []Message{
-			{"system", "a < b & c"}, {"assistant", "Hello!"}, {"user", "\"hé\"\n"}, {"user", " \n"}, {"user", "two"},
-			{"assistant", ""}, {"developer", "and"}, {"assistant", "so"},
+		Messages: []openai.Message{
+			{Role: "system", Content: "a < b & c"}, {Role: "assistant", Content: "Hello!"}, {Role: "user", Content: "\"hé\"\n"}, {Role: "user", Content: " \n"}, {Role: "user", Content: "two"},
+			{Role: "assistant", Content: ""}, {Role: "developer", Content: "and"}, {Role: "assistant", Content: "so"},
 		},
-		MaxOutputTokens: 7, Stop: []string{"<|end|>"},
-		Temperature: ptr(1.5), TopP: ptr(0.7), Seed: ptr(int64(1)), PresencePenalty: ptr(1.0), FrequencyPenalty: ptr(1.0),
+		MaxOutputTokens: 7, Sampling: openai.Sampling{Stop: []string{"<|end|>"},
+			Temperature: ptr(1.5), TopP: ptr(0.7), Seed: ptr(int64(1)), PresencePenalty: ptr(1.0), FrequencyPenalty: ptr(1.0)},
 	}
 	want := `{"system":[{"text":"a < b & c"},{"text":"and"}],` +
 		`"messages":[{"role":"user","content":[{"text":"..."}]},{"role":"assistant","content":[{"text":"Hello!"}]},` +

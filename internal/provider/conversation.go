@@ -3,6 +3,8 @@ package provider
 import (
 	"errors"
 	"strings"
+
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
 
 // check refuses a request that no provider could answer.
@@ -25,7 +27,7 @@ type turn struct {
 // out: they say nothing. The user begins: before an assistant that does (a
 // greeting, or what is left of a longer conversation) the user says opening, so
 // that nothing is lost.
-func conversation(messages []Message) (instructions []string, turns []turn) {
+func conversation(messages []openai.Message) (instructions []string, turns []turn) {
 	for _, m := range messages {
 		if strings.TrimSpace(m.Content) == "" {
 			continue

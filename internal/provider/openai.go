@@ -2,9 +2,10 @@ package provider
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
+
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
 
 // OpenAIConfig says where an OpenAI-compatible provider is.
@@ -51,63 +52,28 @@ func (o *OpenAI) Call(ctx context.Context, req Request) (Answer, error) {
 	return o.call(ctx, r, req.Stream)
 }
 
-// openAIRequest is the body of a request, complete: what is not here is never
-// sent.
-type openAIRequest struct {
-	Model               string               `json:"model"`
-	Messages            []openAIMessage      `json:"messages"`
-	MaxTokens           int                  `json:"max_tokens,omitempty"`
-	MaxCompletionTokens int                  `json:"max_completion_tokens,omitempty"`
-	Stream              bool                 `json:"stream,omitempty"`
-	StreamOptions       *openAIStreamOptions `json:"stream_options,omitempty"`
-	Temperature         *float64             `json:"temperature,omitempty"`
-	TopP                *float64             `json:"top_p,omitempty"`
-	PresencePenalty     *float64             `json:"presence_penalty,omitempty"`
-	FrequencyPenalty    *float64             `json:"frequency_penalty,omitempty"`
-	Seed                *int64               `json:"seed,omitempty"`
-	Stop                []string             `json:"stop,omitempty"`
-	ResponseFormat      json.RawMessage      `json:"response_format,omitempty"`
-}
-
-type openAIMessage struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-}
-
-type openAIStreamOptions struct {
-	IncludeUsage bool `json:"include_usage"`
-}
-
-func newOpenAIRequest(req Request) (*openAIRequest, error) {
+// newOpenAIRequest is the body of a request, complete: what is not there is never sent.
+func newOpenAIRequest(req Request) (*openai.ChatRequest, error) {
 	if err := req.check(); err != nil {
 		return nil, err
 	}
-	out := &openAIRequest{
-		Model:            req.Model,
-		Stream:           req.Stream,
-		Temperature:      req.Temperature,
-		TopP:             req.TopP,
-		PresencePenalty:  req.PresencePenalty,
-		FrequencyPenalty: req.FrequencyPenalty,
-		Seed:             req.Seed,
-		Stop:             req.Stop,
-		ResponseFormat:   req.ResponseFormat,
-	}
-	for _, m := range req.Messages {
-		out.Messages = append(out.Messages, openAIMessage(m))
+	out := &openai.ChatRequest{
+		Model:          req.Model,
+		Messages:       req.Messages,
+		Stream:         req.Stream,
+		StreamOptions:  openai.StreamOptions{IncludeUsage: req.Stream},
+		Sampling:       req.Sampling,
+		ResponseFormat: req.ResponseFormat,
 	}
 	// A server ignores the field that it does not know, and with it the cap: so
 	// there is no default.
 	switch req.MaxTokensField {
 	case "max_tokens":
-		out.MaxTokens = req.MaxOutputTokens
+		out.MaxTokens = int64(req.MaxOutputTokens)
 	case "max_completion_tokens":
-		out.MaxCompletionTokens = req.MaxOutputTokens
+		out.MaxCompletionTokens = int64(req.MaxOutputTokens)
 	default:
 		return nil, errors.New("request with an unknown field for the output cap")
-	}
-	if req.Stream {
-		out.StreamOptions = &openAIStreamOptions{IncludeUsage: true}
 	}
 	return out, nil
 }

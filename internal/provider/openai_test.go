@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
@@ -33,7 +34,7 @@ func ptr[T any](v T) *T { return &v }
 func request(stream bool) Request {
 	return Request{
 		Model:           "m-1",
-		Messages:        []Message{{"user", testPrompt}},
+		Messages:        []openai.Message{{Role: "user", Content: testPrompt}},
 		MaxOutputTokens: 100,
 		MaxTokensField:  "max_completion_tokens",
 		Stream:          stream,
@@ -133,21 +134,23 @@ func wantFailure(t *testing.T, err error, failure Failure, status int) {
 
 func TestRequestOnTheWire(t *testing.T) {
 	full := Request{
-		Model:            "gpt",
-		Messages:         []Message{{"system", "a < b & c"}, {"user", "\"hé\"\n"}, {"assistant", ""}},
-		MaxOutputTokens:  7,
-		MaxTokensField:   "max_completion_tokens",
-		Stream:           true,
-		Temperature:      ptr(0.0),
-		TopP:             ptr(0.5),
-		PresencePenalty:  ptr(-1.5),
-		FrequencyPenalty: ptr(2.0),
-		Seed:             ptr(int64(9007199254740993)),
-		Stop:             []string{"<|end|>"},
-		ResponseFormat:   json.RawMessage(`{"type":"json_schema","json_schema":{"name":"x","schema":{"const":1e400}}}`),
+		Model:           "gpt",
+		Messages:        []openai.Message{{Role: "system", Content: "a < b & c"}, {Role: "user", Content: "\"hé\"\n"}, {Role: "assistant", Content: ""}},
+		MaxOutputTokens: 7,
+		MaxTokensField:  "max_completion_tokens",
+		Stream:          true,
+		Sampling: openai.Sampling{
+			Temperature:      ptr(0.0),
+			TopP:             ptr(0.5),
+			PresencePenalty:  ptr(-1.5),
+			FrequencyPenalty: ptr(2.0),
+			Seed:             ptr(int64(9007199254740993)),
+			Stop:             []string{"<|end|>"},
+		},
+		ResponseFormat: json.RawMessage(`{"type":"json_schema","json_schema":{"name":"x","schema":{"const":1e400}}}`),
 	}
 	minimal := Request{
-		Model: "llama", Messages: []Message{{"user", "hi"}}, MaxOutputTokens: 1, MaxTokensField: "max_tokens",
+		Model: "llama", Messages: []openai.Message{{Role: "user", Content: "hi"}}, MaxOutputTokens: 1, MaxTokensField: "max_tokens",
 	}
 	for _, tt := range []struct {
 		name         string

@@ -13,29 +13,19 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
-// Message is one turn of the conversation, as text.
-type Message struct {
-	Role    string // system, developer, user or assistant
-	Content string
-}
-
 // Request is a call as admission allowed it. Nil pointers are not sent.
 type Request struct {
-	Model            string // the provider's own id of the model
-	Messages         []Message
-	MaxOutputTokens  int    // always sent, at least 1
-	MaxTokensField   string // OpenAI: max_tokens or max_completion_tokens, as the model wants it
-	Stream           bool
-	Temperature      *float64
-	TopP             *float64
-	PresencePenalty  *float64
-	FrequencyPenalty *float64
-	Seed             *int64
-	Stop             []string
-	ResponseFormat   json.RawMessage // valid JSON, or nil
+	Model           string // the provider's own id of the model
+	Messages        []openai.Message
+	MaxOutputTokens int    // always sent, at least 1
+	MaxTokensField  string // OpenAI: max_tokens or max_completion_tokens, as the model wants it
+	Stream          bool
+	openai.Sampling
+	ResponseFormat json.RawMessage // valid JSON, or nil
 }
 
 // Provider makes calls.

@@ -4,14 +4,14 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
-	"github.com/tokenfuse/tokenfuse/internal/provider"
 )
 
 // Call is one valid request and what it cost.
 type Call struct {
 	Model           string
-	Messages        []provider.Message
+	Messages        []openai.Message
 	MaxOutputTokens int
 	MaxTokensField  string // max_tokens or max_completion_tokens
 	Stream          bool
@@ -52,7 +52,7 @@ func (l *callLog) add(req *request, prompt int) *Call {
 		c.MaxTokensField = "max_tokens"
 	}
 	for _, m := range req.Messages {
-		c.Messages = append(c.Messages, provider.Message{Role: m.Role, Content: *m.Content})
+		c.Messages = append(c.Messages, openai.Message{Role: m.Role, Content: *m.Content})
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

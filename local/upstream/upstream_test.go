@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
@@ -41,7 +42,7 @@ func client(t *testing.T, url string) *provider.OpenAI {
 func request1(text string, most int, stream bool) provider.Request {
 	return provider.Request{
 		Model:           "small",
-		Messages:        []provider.Message{{Role: "system", Content: "Be brief."}, {Role: "user", Content: text}},
+		Messages:        []openai.Message{{Role: "system", Content: "Be brief."}, {Role: "user", Content: text}},
 		MaxOutputTokens: most,
 		MaxTokensField:  "max_tokens",
 		Stream:          stream,
@@ -391,7 +392,7 @@ func TestMarkers(t *testing.T) {
 func TestOnlyTheLastUserMessageHasMarkers(t *testing.T) {
 	_, url := serve(t, Options{})
 	req := request1("[[fail:500]]", 100, false)
-	req.Messages = append(req.Messages, provider.Message{Role: "user", Content: "hi"}, provider.Message{Role: "assistant", Content: "[[fail:500]]"})
+	req.Messages = append(req.Messages, openai.Message{Role: "user", Content: "hi"}, openai.Message{Role: "assistant", Content: "[[fail:500]]"})
 	if got := call(t.Context(), t, client(t, url), req); got.err != nil {
 		t.Error(got.err)
 	}

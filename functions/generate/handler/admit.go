@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -36,7 +37,7 @@ type admission struct {
 // call. Without an error the decision is an admission; of a denial it is returned
 // too, for the headers. Whatever was taken when something refuses goes back. All of it
 // takes 4 s at most: see allowance.
-func (h *Handler) admit(r *http.Request, c *call, deadline time.Time) (a admission, apiErr *apiError) {
+func (h *Handler) admit(r *http.Request, c *call, deadline time.Time) (a admission, apiErr *openai.Error) {
 	ctx := r.Context()
 	if setting, fresh := h.Fuse.Fresh(); fresh {
 		if apiErr = h.obey(r, c.identity, setting, nil); apiErr != nil {
@@ -70,7 +71,7 @@ func (h *Handler) admit(r *http.Request, c *call, deadline time.Time) (a admissi
 	case apiErr != nil: // the pools'
 	case err != nil:
 		logger(ctx).Error("reserve failed", "error", err)
-		apiErr = unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")
+		apiErr = openai.Unavailable(openai.StoreUnavailable, "The call could not be admitted at the moment. Try again.")
 	case d.Challenged:
 		apiErr = h.required(r)
 	case d.Reservation == nil:
@@ -122,7 +123,7 @@ func (h *Handler) reserveRequest(r *http.Request, c *call, deadline time.Time) b
 
 // denied makes an error of a denial. Of several limits the one with the longest
 // wait is named: coming back sooner would be of no use.
-func (h *Handler) denied(r *http.Request, c *call, d bucket.Decision) *apiError {
+func (h *Handler) denied(r *http.Request, c *call, d bucket.Decision) *openai.Error {
 	o := c.offer
 	longest, wait := d.Denials[0], retryAfter(d.Denials[0])
 	for _, other := range d.Denials[1:] {
@@ -130,38 +131,37 @@ func (h *Handler) denied(r *http.Request, c *call, d bucket.Decision) *apiError 
 			longest, wait = other, w
 		}
 	}
-	e := &apiError{code: rateLimitExceeded, retryAfter: wait, limit: &limitError{
-		Limit: longest.Limit.Name, Unit: string(policy.Requests),
-		RetryAfter: ceilSeconds(wait), Requested: longest.Requested, Remaining: longest.Remaining,
+	e := &openai.Error{Code: openai.RateLimitExceeded, RetryAfter: wait, Denied: &openai.Denied{
+		Limit: longest.Limit.Name, Unit: string(policy.Requests), Requested: longest.Requested, Remaining: longest.Remaining,
 	}}
 	again := "You can ask again in " + inWords(wait) + "."
 	if longest.Limit.Name == bucket.InFlight {
-		e.message = fmt.Sprintf("Too many calls at a time: at most %d may be open. %s", longest.Limit.Capacity, again)
+		e.Message = fmt.Sprintf("Too many calls at a time: at most %d may be open. %s", longest.Limit.Capacity, again)
 		return e
 	}
 	l := o.limit(longest.Limit.Name)
 	if l.PassCalls {
 		e := h.required(r)
-		e.message = "Your pass is used up. " + e.message
+		e.Message = "Your pass is used up. " + e.Message
 		return e
 	}
-	e.limit.Unit, e.limit.Requested, e.limit.Remaining = string(l.Unit), l.Asked(longest.Requested), l.Shown(longest.Remaining)
-	e.limit.Affordable = affordable(o, c.capped, d)
+	e.Denied.Unit, e.Denied.Requested, e.Denied.Remaining = string(l.Unit), l.Asked(longest.Requested), l.Shown(longest.Remaining)
+	e.Denied.Affordable = affordable(o, c.capped, d)
 	period := "in " + inWords(l.Period)
 	switch {
 	case l.Quota:
-		e.code = insufficientQuota
-		e.message = fmt.Sprintf("Your quota for %s is used up: %d %s. %s", o.feature.Name, l.Capacity, period, again)
+		e.Code = openai.InsufficientQuota
+		e.Message = fmt.Sprintf("Your quota for %s is used up: %d %s. %s", o.feature.Name, l.Capacity, period, again)
 	case l.Unit == policy.USDMicros:
-		e.code = insufficientQuota
-		e.message = fmt.Sprintf("Your spending limit is reached: $%s %s. %s", price.Pico(l.Capacity), period, again)
+		e.Code = openai.InsufficientQuota
+		e.Message = fmt.Sprintf("Your spending limit is reached: $%s %s. %s", price.Pico(l.Capacity), period, again)
 	case l.Unit == policy.Tokens:
-		e.message = fmt.Sprintf("This call may need %d tokens and %d of %d are left. %s", longest.Requested, longest.Remaining, l.Capacity, again)
-		if e.limit.Affordable != nil {
-			e.message += fmt.Sprintf(" An answer of at most %d tokens would fit now.", *e.limit.Affordable)
+		e.Message = fmt.Sprintf("This call may need %d tokens and %d of %d are left. %s", longest.Requested, longest.Remaining, l.Capacity, again)
+		if e.Denied.Affordable != nil {
+			e.Message += fmt.Sprintf(" An answer of at most %d tokens would fit now.", *e.Denied.Affordable)
 		}
 	default:
-		e.message = fmt.Sprintf("Too many requests: %d are allowed %s. %s", l.Capacity, period, again)
+		e.Message = fmt.Sprintf("Too many requests: %d are allowed %s. %s", l.Capacity, period, again)
 	}
 	return e
 }

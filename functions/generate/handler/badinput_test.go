@@ -2,7 +2,6 @@ package handler
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 )
@@ -56,220 +56,220 @@ func TestBadBodies(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name, body string
-		code       code
+		code       openai.Code
 		param      string // "": null
 	}{
 		// Not a JSON object.
-		{"blank body", " ", invalidJSON, ""},
-		{"array", `[]`, invalidJSON, ""},
-		{"array of a request", "[" + with("") + "]", invalidJSON, ""},
-		{"string", `"hello"`, invalidJSON, ""},
-		{"number", `1`, invalidJSON, ""},
-		{"null", `null`, invalidJSON, ""},
-		{"true", `true`, invalidJSON, ""},
-		{"byte order mark", "\ufeff" + with(""), invalidJSON, ""},
-		{"trailing garbage", with("") + "x", invalidJSON, ""},
-		{"two objects", with("") + with(""), invalidJSON, ""},
-		{"trailing comma", `{"model":"open",}`, invalidJSON, ""},
-		{"comment", `{"model":"open"/* */}`, invalidJSON, ""},
-		{"single quotes", `{'model':'open'}`, invalidJSON, ""},
-		{"cut short", with("")[:20], invalidJSON, ""},
-		{"NaN", with(`"temperature":NaN`), invalidJSON, ""},
-		{"leading zero", with(`"max_tokens":010`), invalidJSON, ""},
-		{"plus sign", with(`"max_tokens":+10`), invalidJSON, ""},
-		{"line break in a string", said("{\"role\":\"user\",\"content\":\"a\nb\"}"), invalidJSON, ""},
-		{"invalid UTF-8 in content", said("{\"role\":\"user\",\"content\":\"a\xff\"}"), invalidJSON, ""},
-		{"invalid UTF-8 in a name", with("\"a\xc3\":1"), invalidJSON, ""},
-		{"overlong UTF-8", said("{\"role\":\"user\",\"content\":\"\xc0\xaf\"}"), invalidJSON, ""},
-		{"surrogate in UTF-8", said("{\"role\":\"user\",\"content\":\"\xed\xa0\x80\"}"), invalidJSON, ""},
-		{"100,000 levels of arrays", nested(100_000, "[]"), invalidJSON, ""},
-		{"100,000 levels in metadata", with(`"metadata":` + strings.Repeat(`{"a":`, 100_000) + `1` + strings.Repeat(`}`, 100_000)), invalidJSON, ""},
-		{"100,000 levels left open", strings.Repeat(`{"a":`, 100_000), invalidJSON, ""},
-		{"100,000 levels in content", said(`{"role":"user","content":` + nested(100_000, "[]") + `}`), invalidJSON, ""},
+		{"blank body", " ", openai.InvalidJSON, ""},
+		{"array", `[]`, openai.InvalidJSON, ""},
+		{"array of a request", "[" + with("") + "]", openai.InvalidJSON, ""},
+		{"string", `"hello"`, openai.InvalidJSON, ""},
+		{"number", `1`, openai.InvalidJSON, ""},
+		{"null", `null`, openai.InvalidJSON, ""},
+		{"true", `true`, openai.InvalidJSON, ""},
+		{"byte order mark", "\ufeff" + with(""), openai.InvalidJSON, ""},
+		{"trailing garbage", with("") + "x", openai.InvalidJSON, ""},
+		{"two objects", with("") + with(""), openai.InvalidJSON, ""},
+		{"trailing comma", `{"model":"open",}`, openai.InvalidJSON, ""},
+		{"comment", `{"model":"open"/* */}`, openai.InvalidJSON, ""},
+		{"single quotes", `{'model':'open'}`, openai.InvalidJSON, ""},
+		{"cut short", with("")[:20], openai.InvalidJSON, ""},
+		{"NaN", with(`"temperature":NaN`), openai.InvalidJSON, ""},
+		{"leading zero", with(`"max_tokens":010`), openai.InvalidJSON, ""},
+		{"plus sign", with(`"max_tokens":+10`), openai.InvalidJSON, ""},
+		{"line break in a string", said("{\"role\":\"user\",\"content\":\"a\nb\"}"), openai.InvalidJSON, ""},
+		{"invalid UTF-8 in content", said("{\"role\":\"user\",\"content\":\"a\xff\"}"), openai.InvalidJSON, ""},
+		{"invalid UTF-8 in a name", with("\"a\xc3\":1"), openai.InvalidJSON, ""},
+		{"overlong UTF-8", said("{\"role\":\"user\",\"content\":\"\xc0\xaf\"}"), openai.InvalidJSON, ""},
+		{"surrogate in UTF-8", said("{\"role\":\"user\",\"content\":\"\xed\xa0\x80\"}"), openai.InvalidJSON, ""},
+		{"100,000 levels of arrays", nested(100_000, "[]"), openai.InvalidJSON, ""},
+		{"100,000 levels in metadata", with(`"metadata":` + strings.Repeat(`{"a":`, 100_000) + `1` + strings.Repeat(`}`, 100_000)), openai.InvalidJSON, ""},
+		{"100,000 levels left open", strings.Repeat(`{"a":`, 100_000), openai.InvalidJSON, ""},
+		{"100,000 levels in content", said(`{"role":"user","content":` + nested(100_000, "[]") + `}`), openai.InvalidJSON, ""},
 
 		// Names that stand twice.
-		{"twice", with(`"n":1,"n":1`), invalidJSON, "n"},
-		{"twice, escaped", with(`"n":1,"\u006e":1`), invalidJSON, "n"},
-		{"twice, far apart", `{"model":"open","messages":[` + hello + `],"model":"docqa"}`, invalidJSON, "model"},
-		{"twice, with null", with(`"max_tokens":null,"max_tokens":9`), invalidJSON, "max_tokens"},
-		{"twice in a message", said(`{"role":"user","content":"a","content":"b"}`), invalidJSON, "messages[0].content"},
-		{"twice in a later message", said(hello, `{"role":"user","role":"user","content":"a"}`), invalidJSON, "messages[1].role"},
-		{"twice in a message, escaped", said(`{"role":"user","content":"a","c\u006fntent":"b"}`), invalidJSON, "messages[0].content"},
-		{"twice in a part", parts(`{"type":"text","text":"a","text":"b"}`), invalidJSON, "messages[0].content[0].text"},
-		{"twice in a part, escaped", parts(`{"type":"text","\u0074ype":"text","text":"b"}`), invalidJSON, "messages[0].content[0].type"},
-		{"twice in stream_options", with(`"stream":true,"stream_options":{"include_usage":true,"include_usage":true}`), invalidJSON, "stream_options.include_usage"},
-		{"twice in response_format", format(`{"type":"json_object","type":"json_object"}`), invalidJSON, "response_format.type"},
-		{"twice in response_format, escaped", format(`{"type":"json_object","typ\u0065":"text"}`), invalidJSON, "response_format.type"},
-		{"twice in a format's json_schema", format(`{"type":"json_schema","json_schema":{"name":"a","name":"b"}}`), invalidJSON, "response_format"},
-		{"twice deep in a schema", format(`{"type":"json_schema","json_schema":{"name":"a","schema":{"properties":{"x":{},"x":{}}}}}`), invalidJSON, "response_format"},
-		{"twice in metadata", with(`"metadata":{"a":"1","a":"2"}`), invalidJSON, "metadata.a"},
-		{"twice deep in metadata", with(`"metadata":{"a":[{"b":1,"b":2}]}`), invalidJSON, "metadata"},
+		{"twice", with(`"n":1,"n":1`), openai.InvalidJSON, "n"},
+		{"twice, escaped", with(`"n":1,"\u006e":1`), openai.InvalidJSON, "n"},
+		{"twice, far apart", `{"model":"open","messages":[` + hello + `],"model":"docqa"}`, openai.InvalidJSON, "model"},
+		{"twice, with null", with(`"max_tokens":null,"max_tokens":9`), openai.InvalidJSON, "max_tokens"},
+		{"twice in a message", said(`{"role":"user","content":"a","content":"b"}`), openai.InvalidJSON, "messages[0].content"},
+		{"twice in a later message", said(hello, `{"role":"user","role":"user","content":"a"}`), openai.InvalidJSON, "messages[1].role"},
+		{"twice in a message, escaped", said(`{"role":"user","content":"a","c\u006fntent":"b"}`), openai.InvalidJSON, "messages[0].content"},
+		{"twice in a part", parts(`{"type":"text","text":"a","text":"b"}`), openai.InvalidJSON, "messages[0].content[0].text"},
+		{"twice in a part, escaped", parts(`{"type":"text","\u0074ype":"text","text":"b"}`), openai.InvalidJSON, "messages[0].content[0].type"},
+		{"twice in stream_options", with(`"stream":true,"stream_options":{"include_usage":true,"include_usage":true}`), openai.InvalidJSON, "stream_options.include_usage"},
+		{"twice in response_format", format(`{"type":"json_object","type":"json_object"}`), openai.InvalidJSON, "response_format.type"},
+		{"twice in response_format, escaped", format(`{"type":"json_object","typ\u0065":"text"}`), openai.InvalidJSON, "response_format.type"},
+		{"twice in a format's json_schema", format(`{"type":"json_schema","json_schema":{"name":"a","name":"b"}}`), openai.InvalidJSON, "response_format"},
+		{"twice deep in a schema", format(`{"type":"json_schema","json_schema":{"name":"a","schema":{"properties":{"x":{},"x":{}}}}}`), openai.InvalidJSON, "response_format"},
+		{"twice in metadata", with(`"metadata":{"a":"1","a":"2"}`), openai.InvalidJSON, "metadata.a"},
+		{"twice deep in metadata", with(`"metadata":{"a":[{"b":1,"b":2}]}`), openai.InvalidJSON, "metadata"},
 
 		// Names that differ by case alone.
-		{"case", with(`"MAX_TOKENS":10`), unsupportedParameter, "MAX_TOKENS"},
-		{"case beside the right one", with(`"max_tokens":999999,"Max_Tokens":10`), unsupportedParameter, "Max_Tokens"},
-		{"case of null", with(`"Stream":null`), unsupportedParameter, "Stream"},
-		{"case, by folding beyond ASCII", with(`"\u017ftop":"a"`), unsupportedParameter, "\u017ftop"},
-		{"case in a message", said(`{"Role":"user","content":"a"}`), unsupportedParameter, "messages[0].Role"},
-		{"case in a message beside the right one", said(`{"role":"user","content":"a","CONTENT":"b"}`), unsupportedParameter, "messages[0].CONTENT"},
-		{"case in a part", parts(`{"type":"text","Text":"a"}`), unsupportedParameter, "messages[0].content[0].Text"},
-		{"case in stream_options", with(`"stream":true,"stream_options":{"Include_Usage":true}`), unsupportedParameter, "stream_options.Include_Usage"},
-		{"case in response_format", format(`{"type":"json_object","Type":"json_schema"}`), unsupportedParameter, "response_format.Type"},
-		{"case in a format's json_schema", format(`{"type":"json_schema","json_schema":{"name":"a","Schema":{}}}`), unsupportedParameter, "response_format.json_schema.Schema"},
+		{"case", with(`"MAX_TOKENS":10`), openai.UnsupportedParameter, "MAX_TOKENS"},
+		{"case beside the right one", with(`"max_tokens":999999,"Max_Tokens":10`), openai.UnsupportedParameter, "Max_Tokens"},
+		{"case of null", with(`"Stream":null`), openai.UnsupportedParameter, "Stream"},
+		{"case, by folding beyond ASCII", with(`"\u017ftop":"a"`), openai.UnsupportedParameter, "\u017ftop"},
+		{"case in a message", said(`{"Role":"user","content":"a"}`), openai.UnsupportedParameter, "messages[0].Role"},
+		{"case in a message beside the right one", said(`{"role":"user","content":"a","CONTENT":"b"}`), openai.UnsupportedParameter, "messages[0].CONTENT"},
+		{"case in a part", parts(`{"type":"text","Text":"a"}`), openai.UnsupportedParameter, "messages[0].content[0].Text"},
+		{"case in stream_options", with(`"stream":true,"stream_options":{"Include_Usage":true}`), openai.UnsupportedParameter, "stream_options.Include_Usage"},
+		{"case in response_format", format(`{"type":"json_object","Type":"json_schema"}`), openai.UnsupportedParameter, "response_format.Type"},
+		{"case in a format's json_schema", format(`{"type":"json_schema","json_schema":{"name":"a","Schema":{}}}`), openai.UnsupportedParameter, "response_format.json_schema.Schema"},
 
 		// What is not known.
-		{"unknown", with(`"top_k":5`), unsupportedParameter, "top_k"},
-		{"unknown null", with(`"frobnicate":null`), unsupportedParameter, "frobnicate"},
-		{"unknown, empty name", with(`"":1`), unsupportedParameter, ""},
-		{"unknown in a message", said(`{"role":"user","content":"a","weight":1}`), unsupportedParameter, "messages[0].weight"},
-		{"name in a message", said(`{"role":"user","content":"a","name":"bob"}`), unsupportedParameter, "messages[0].name"},
-		{"unknown in a part", parts(`{"type":"text","text":"a","cache_control":{}}`), unsupportedParameter, "messages[0].content[0].cache_control"},
-		{"unknown in stream_options", with(`"stream":true,"stream_options":{"every":1}`), unsupportedParameter, "stream_options.every"},
-		{"unknown in response_format", format(`{"type":"json_object","strict":true}`), unsupportedParameter, "response_format.strict"},
-		{"unknown in a format's json_schema", format(`{"type":"json_schema","json_schema":{"name":"a","url":"b"}}`), unsupportedParameter, "response_format.json_schema.url"},
+		{"unknown", with(`"top_k":5`), openai.UnsupportedParameter, "top_k"},
+		{"unknown null", with(`"frobnicate":null`), openai.UnsupportedParameter, "frobnicate"},
+		{"unknown, empty name", with(`"":1`), openai.UnsupportedParameter, ""},
+		{"unknown in a message", said(`{"role":"user","content":"a","weight":1}`), openai.UnsupportedParameter, "messages[0].weight"},
+		{"name in a message", said(`{"role":"user","content":"a","name":"bob"}`), openai.UnsupportedParameter, "messages[0].name"},
+		{"unknown in a part", parts(`{"type":"text","text":"a","cache_control":{}}`), openai.UnsupportedParameter, "messages[0].content[0].cache_control"},
+		{"unknown in stream_options", with(`"stream":true,"stream_options":{"every":1}`), openai.UnsupportedParameter, "stream_options.every"},
+		{"unknown in response_format", format(`{"type":"json_object","strict":true}`), openai.UnsupportedParameter, "response_format.strict"},
+		{"unknown in a format's json_schema", format(`{"type":"json_schema","json_schema":{"name":"a","url":"b"}}`), openai.UnsupportedParameter, "response_format.json_schema.url"},
 
 		// What multiplies the cost or asks for more than text.
-		{"n", with(`"n":2`), unsupportedParameter, "n"},
-		{"n of 20", with(`"n":20`), unsupportedParameter, "n"},
-		{"n of 0", with(`"n":0`), unsupportedParameter, "n"},
-		{"n as a string", with(`"n":"1"`), unsupportedParameter, "n"},
-		{"n of 1e0", with(`"n":1e0`), unsupportedParameter, "n"},
-		{"best_of", with(`"best_of":3`), unsupportedParameter, "best_of"},
-		{"tools", with(`"tools":[{"type":"function","function":{"name":"f"}}]`), unsupportedParameter, "tools"},
-		{"functions", with(`"functions":[{"name":"f"}]`), unsupportedParameter, "functions"},
-		{"tool_choice", with(`"tool_choice":"required"`), unsupportedParameter, "tool_choice"},
-		{"tool_choice of a function", with(`"tool_choice":{"type":"function","function":{"name":"f"}}`), unsupportedParameter, "tool_choice"},
-		{"function_call", with(`"function_call":{"name":"f"}`), unsupportedParameter, "function_call"},
-		{"parallel_tool_calls", with(`"parallel_tool_calls":1`), unsupportedParameter, "parallel_tool_calls"},
-		{"logprobs", with(`"logprobs":true`), unsupportedParameter, "logprobs"},
-		{"top_logprobs", with(`"top_logprobs":5`), unsupportedParameter, "top_logprobs"},
-		{"logit_bias", with(`"logit_bias":{"50256":-100}`), unsupportedParameter, "logit_bias"},
-		{"store", with(`"store":true`), unsupportedParameter, "store"},
-		{"service_tier priority", with(`"service_tier":"priority"`), unsupportedParameter, "service_tier"},
-		{"service_tier flex", with(`"service_tier":"flex"`), unsupportedParameter, "service_tier"},
-		{"modalities", with(`"modalities":["text","audio"]`), unsupportedParameter, "modalities"},
-		{"audio", with(`"audio":{"voice":"alloy","format":"mp3"}`), unsupportedParameter, "audio"},
-		{"prediction", with(`"prediction":{"type":"content","content":"a"}`), unsupportedParameter, "prediction"},
-		{"reasoning_effort", with(`"reasoning_effort":"high"`), unsupportedParameter, "reasoning_effort"},
-		{"web_search_options", with(`"web_search_options":{}`), unsupportedParameter, "web_search_options"},
-		{"image part", parts(`{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}`), unsupportedParameter, "messages[0].content[0].type"},
-		{"image part after text", parts(`{"type":"text","text":"a"}`, `{"type":"image_url","image_url":{"url":"data:image/png;base64,"}}`), unsupportedParameter, "messages[0].content[1].type"},
-		{"audio part", parts(`{"type":"input_audio","input_audio":{"data":"","format":"wav"}}`), unsupportedParameter, "messages[0].content[0].type"},
-		{"file part", parts(`{"type":"file","file":{"file_id":"a"}}`), unsupportedParameter, "messages[0].content[0].type"},
-		{"refusal part", parts(`{"type":"refusal","refusal":"a"}`), unsupportedParameter, "messages[0].content[0].type"},
-		{"echoed tool calls", said(hello, `{"role":"assistant","content":"a","tool_calls":[{"id":"1"}]}`), unsupportedParameter, "messages[1].tool_calls"},
-		{"echoed audio", said(hello, `{"role":"assistant","content":"a","audio":{"id":"1"}}`), unsupportedParameter, "messages[1].audio"},
-		{"tool_call_id", said(`{"role":"user","tool_call_id":"1","content":"a"}`), unsupportedParameter, "messages[0].tool_call_id"},
+		{"n", with(`"n":2`), openai.UnsupportedParameter, "n"},
+		{"n of 20", with(`"n":20`), openai.UnsupportedParameter, "n"},
+		{"n of 0", with(`"n":0`), openai.UnsupportedParameter, "n"},
+		{"n as a string", with(`"n":"1"`), openai.UnsupportedParameter, "n"},
+		{"n of 1e0", with(`"n":1e0`), openai.UnsupportedParameter, "n"},
+		{"best_of", with(`"best_of":3`), openai.UnsupportedParameter, "best_of"},
+		{"tools", with(`"tools":[{"type":"function","function":{"name":"f"}}]`), openai.UnsupportedParameter, "tools"},
+		{"functions", with(`"functions":[{"name":"f"}]`), openai.UnsupportedParameter, "functions"},
+		{"tool_choice", with(`"tool_choice":"required"`), openai.UnsupportedParameter, "tool_choice"},
+		{"tool_choice of a function", with(`"tool_choice":{"type":"function","function":{"name":"f"}}`), openai.UnsupportedParameter, "tool_choice"},
+		{"function_call", with(`"function_call":{"name":"f"}`), openai.UnsupportedParameter, "function_call"},
+		{"parallel_tool_calls", with(`"parallel_tool_calls":1`), openai.UnsupportedParameter, "parallel_tool_calls"},
+		{"logprobs", with(`"logprobs":true`), openai.UnsupportedParameter, "logprobs"},
+		{"top_logprobs", with(`"top_logprobs":5`), openai.UnsupportedParameter, "top_logprobs"},
+		{"logit_bias", with(`"logit_bias":{"50256":-100}`), openai.UnsupportedParameter, "logit_bias"},
+		{"store", with(`"store":true`), openai.UnsupportedParameter, "store"},
+		{"service_tier priority", with(`"service_tier":"priority"`), openai.UnsupportedParameter, "service_tier"},
+		{"service_tier flex", with(`"service_tier":"flex"`), openai.UnsupportedParameter, "service_tier"},
+		{"modalities", with(`"modalities":["text","audio"]`), openai.UnsupportedParameter, "modalities"},
+		{"audio", with(`"audio":{"voice":"alloy","format":"mp3"}`), openai.UnsupportedParameter, "audio"},
+		{"prediction", with(`"prediction":{"type":"content","content":"a"}`), openai.UnsupportedParameter, "prediction"},
+		{"reasoning_effort", with(`"reasoning_effort":"high"`), openai.UnsupportedParameter, "reasoning_effort"},
+		{"web_search_options", with(`"web_search_options":{}`), openai.UnsupportedParameter, "web_search_options"},
+		{"image part", parts(`{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}`), openai.UnsupportedParameter, "messages[0].content[0].type"},
+		{"image part after text", parts(`{"type":"text","text":"a"}`, `{"type":"image_url","image_url":{"url":"data:image/png;base64,"}}`), openai.UnsupportedParameter, "messages[0].content[1].type"},
+		{"audio part", parts(`{"type":"input_audio","input_audio":{"data":"","format":"wav"}}`), openai.UnsupportedParameter, "messages[0].content[0].type"},
+		{"file part", parts(`{"type":"file","file":{"file_id":"a"}}`), openai.UnsupportedParameter, "messages[0].content[0].type"},
+		{"refusal part", parts(`{"type":"refusal","refusal":"a"}`), openai.UnsupportedParameter, "messages[0].content[0].type"},
+		{"echoed tool calls", said(hello, `{"role":"assistant","content":"a","tool_calls":[{"id":"1"}]}`), openai.UnsupportedParameter, "messages[1].tool_calls"},
+		{"echoed audio", said(hello, `{"role":"assistant","content":"a","audio":{"id":"1"}}`), openai.UnsupportedParameter, "messages[1].audio"},
+		{"tool_call_id", said(`{"role":"user","tool_call_id":"1","content":"a"}`), openai.UnsupportedParameter, "messages[0].tool_call_id"},
 
 		// Numbers.
-		{"max_tokens 0", with(`"max_tokens":0`), invalidValue, "max_tokens"},
-		{"max_tokens -0", with(`"max_tokens":-0`), invalidValue, "max_tokens"},
-		{"max_tokens -1", with(`"max_tokens":-1`), invalidValue, "max_tokens"},
-		{"max_tokens 1e400", with(`"max_tokens":1e400`), invalidValue, "max_tokens"},
-		{"max_tokens 1e2", with(`"max_tokens":1e2`), invalidValue, "max_tokens"},
-		{"max_tokens 1.5", with(`"max_tokens":1.5`), invalidValue, "max_tokens"},
-		{"max_tokens 10.0", with(`"max_tokens":10.0`), invalidValue, "max_tokens"},
-		{"max_tokens as a string", with(`"max_tokens":"10"`), invalidValue, "max_tokens"},
-		{"max_tokens true", with(`"max_tokens":true`), invalidValue, "max_tokens"},
-		{"max_tokens []", with(`"max_tokens":[10]`), invalidValue, "max_tokens"},
-		{"max_tokens {}", with(`"max_tokens":{}`), invalidValue, "max_tokens"},
-		{"max_tokens 2^63", with(`"max_tokens":9223372036854775808`), invalidValue, "max_tokens"},
-		{"max_tokens 2^64+10", with(`"max_tokens":18446744073709551626`), invalidValue, "max_tokens"},
-		{"max_tokens of 400 digits", with(`"max_tokens":` + strings.Repeat("9", 400)), invalidValue, "max_tokens"},
-		{"max_completion_tokens -1 beside a good one", with(`"max_tokens":10,"max_completion_tokens":-1`), invalidValue, "max_completion_tokens"},
-		{"max_tokens 0 beside a good one", with(`"max_completion_tokens":10,"max_tokens":0`), invalidValue, "max_tokens"},
-		{"temperature 2.1", with(`"temperature":2.1`), invalidValue, "temperature"},
-		{"temperature -0.1", with(`"temperature":-0.1`), invalidValue, "temperature"},
-		{"temperature 1e400", with(`"temperature":1e400`), invalidValue, "temperature"},
-		{"temperature as a string", with(`"temperature":"1"`), invalidValue, "temperature"},
-		{"temperature false", with(`"temperature":false`), invalidValue, "temperature"},
-		{"top_p 1.01", with(`"top_p":1.01`), invalidValue, "top_p"},
-		{"top_p -1", with(`"top_p":-1`), invalidValue, "top_p"},
-		{"presence_penalty -2.5", with(`"presence_penalty":-2.5`), invalidValue, "presence_penalty"},
-		{"frequency_penalty 2.5", with(`"frequency_penalty":2.5`), invalidValue, "frequency_penalty"},
-		{"seed beyond int64", with(`"seed":9223372036854775808`), invalidValue, "seed"},
-		{"seed below int64", with(`"seed":-9223372036854775809`), invalidValue, "seed"},
-		{"seed 1.5", with(`"seed":1.5`), invalidValue, "seed"},
-		{"seed as a string", with(`"seed":"1"`), invalidValue, "seed"},
+		{"max_tokens 0", with(`"max_tokens":0`), openai.InvalidValue, "max_tokens"},
+		{"max_tokens -0", with(`"max_tokens":-0`), openai.InvalidValue, "max_tokens"},
+		{"max_tokens -1", with(`"max_tokens":-1`), openai.InvalidValue, "max_tokens"},
+		{"max_tokens 1e400", with(`"max_tokens":1e400`), openai.InvalidValue, "max_tokens"},
+		{"max_tokens 1e2", with(`"max_tokens":1e2`), openai.InvalidValue, "max_tokens"},
+		{"max_tokens 1.5", with(`"max_tokens":1.5`), openai.InvalidValue, "max_tokens"},
+		{"max_tokens 10.0", with(`"max_tokens":10.0`), openai.InvalidValue, "max_tokens"},
+		{"max_tokens as a string", with(`"max_tokens":"10"`), openai.InvalidValue, "max_tokens"},
+		{"max_tokens true", with(`"max_tokens":true`), openai.InvalidValue, "max_tokens"},
+		{"max_tokens []", with(`"max_tokens":[10]`), openai.InvalidValue, "max_tokens"},
+		{"max_tokens {}", with(`"max_tokens":{}`), openai.InvalidValue, "max_tokens"},
+		{"max_tokens 2^63", with(`"max_tokens":9223372036854775808`), openai.InvalidValue, "max_tokens"},
+		{"max_tokens 2^64+10", with(`"max_tokens":18446744073709551626`), openai.InvalidValue, "max_tokens"},
+		{"max_tokens of 400 digits", with(`"max_tokens":` + strings.Repeat("9", 400)), openai.InvalidValue, "max_tokens"},
+		{"max_completion_tokens -1 beside a good one", with(`"max_tokens":10,"max_completion_tokens":-1`), openai.InvalidValue, "max_completion_tokens"},
+		{"max_tokens 0 beside a good one", with(`"max_completion_tokens":10,"max_tokens":0`), openai.InvalidValue, "max_tokens"},
+		{"temperature 2.1", with(`"temperature":2.1`), openai.InvalidValue, "temperature"},
+		{"temperature -0.1", with(`"temperature":-0.1`), openai.InvalidValue, "temperature"},
+		{"temperature 1e400", with(`"temperature":1e400`), openai.InvalidValue, "temperature"},
+		{"temperature as a string", with(`"temperature":"1"`), openai.InvalidValue, "temperature"},
+		{"temperature false", with(`"temperature":false`), openai.InvalidValue, "temperature"},
+		{"top_p 1.01", with(`"top_p":1.01`), openai.InvalidValue, "top_p"},
+		{"top_p -1", with(`"top_p":-1`), openai.InvalidValue, "top_p"},
+		{"presence_penalty -2.5", with(`"presence_penalty":-2.5`), openai.InvalidValue, "presence_penalty"},
+		{"frequency_penalty 2.5", with(`"frequency_penalty":2.5`), openai.InvalidValue, "frequency_penalty"},
+		{"seed beyond int64", with(`"seed":9223372036854775808`), openai.InvalidValue, "seed"},
+		{"seed below int64", with(`"seed":-9223372036854775809`), openai.InvalidValue, "seed"},
+		{"seed 1.5", with(`"seed":1.5`), openai.InvalidValue, "seed"},
+		{"seed as a string", with(`"seed":"1"`), openai.InvalidValue, "seed"},
 
 		// Other values.
-		{"stream as a string", with(`"stream":"true"`), invalidValue, "stream"},
-		{"stream 1", with(`"stream":1`), invalidValue, "stream"},
-		{"stream_options as a list", with(`"stream_options":[]`), invalidValue, "stream_options"},
-		{"stream_options true", with(`"stream_options":true`), invalidValue, "stream_options"},
-		{"include_usage 1", with(`"stream":true,"stream_options":{"include_usage":1}`), invalidValue, "stream_options.include_usage"},
-		{"include_obfuscation as a string", with(`"stream":true,"stream_options":{"include_obfuscation":"no"}`), invalidValue, "stream_options.include_obfuscation"},
-		{"stop as a number", with(`"stop":1`), invalidValue, "stop"},
-		{"stop as an object", with(`"stop":{}`), invalidValue, "stop"},
-		{"stop with a number", with(`"stop":["a",1]`), invalidValue, "stop"},
-		{"stop with null", with(`"stop":[null]`), invalidValue, "stop"},
-		{"stop with a list", with(`"stop":[["a"]]`), invalidValue, "stop"},
-		{"stop empty", with(`"stop":""`), invalidValue, "stop"},
-		{"stop with an empty one", with(`"stop":["a",""]`), invalidValue, "stop"},
-		{"five stops", with(`"stop":["a","b","c","d","e"]`), invalidValue, "stop"},
-		{"long stop", with(`"stop":"` + strings.Repeat("a", 257) + `"`), invalidValue, "stop"},
-		{"user as a number", with(`"user":1`), invalidValue, "user"},
-		{"long user", with(`"user":"` + strings.Repeat("a", 513) + `"`), invalidValue, "user"},
-		{"metadata as a string", with(`"metadata":"a"`), invalidValue, "metadata"},
-		{"metadata as a list", with(`"metadata":[]`), invalidValue, "metadata"},
-		{"response_format as a string", format(`"json_object"`), invalidValue, "response_format"},
-		{"response_format as a list", format(`[]`), invalidValue, "response_format"},
-		{"response_format empty", format(`{}`), invalidValue, "response_format.type"},
-		{"response_format unknown", format(`{"type":"xml"}`), invalidValue, "response_format.type"},
-		{"response_format with a number", format(`{"type":1}`), invalidValue, "response_format.type"},
-		{"response_format without its schema", format(`{"type":"json_schema"}`), invalidValue, "response_format"},
-		{"response_format with a schema too much", format(`{"type":"json_object","json_schema":{"name":"a"}}`), invalidValue, "response_format"},
-		{"response_format with a schema that is none", format(`{"type":"json_schema","json_schema":"a"}`), invalidValue, "response_format.json_schema"},
-		{"response_format too long", format(`{"type":"json_schema","json_schema":{"name":"a","description":"` + strings.Repeat("a", 64<<10) + `"}}`), invalidValue, "response_format"},
+		{"stream as a string", with(`"stream":"true"`), openai.InvalidValue, "stream"},
+		{"stream 1", with(`"stream":1`), openai.InvalidValue, "stream"},
+		{"stream_options as a list", with(`"stream_options":[]`), openai.InvalidValue, "stream_options"},
+		{"stream_options true", with(`"stream_options":true`), openai.InvalidValue, "stream_options"},
+		{"include_usage 1", with(`"stream":true,"stream_options":{"include_usage":1}`), openai.InvalidValue, "stream_options.include_usage"},
+		{"include_obfuscation as a string", with(`"stream":true,"stream_options":{"include_obfuscation":"no"}`), openai.InvalidValue, "stream_options.include_obfuscation"},
+		{"stop as a number", with(`"stop":1`), openai.InvalidValue, "stop"},
+		{"stop as an object", with(`"stop":{}`), openai.InvalidValue, "stop"},
+		{"stop with a number", with(`"stop":["a",1]`), openai.InvalidValue, "stop"},
+		{"stop with null", with(`"stop":[null]`), openai.InvalidValue, "stop"},
+		{"stop with a list", with(`"stop":[["a"]]`), openai.InvalidValue, "stop"},
+		{"stop empty", with(`"stop":""`), openai.InvalidValue, "stop"},
+		{"stop with an empty one", with(`"stop":["a",""]`), openai.InvalidValue, "stop"},
+		{"five stops", with(`"stop":["a","b","c","d","e"]`), openai.InvalidValue, "stop"},
+		{"long stop", with(`"stop":"` + strings.Repeat("a", 257) + `"`), openai.InvalidValue, "stop"},
+		{"user as a number", with(`"user":1`), openai.InvalidValue, "user"},
+		{"long user", with(`"user":"` + strings.Repeat("a", 513) + `"`), openai.InvalidValue, "user"},
+		{"metadata as a string", with(`"metadata":"a"`), openai.InvalidValue, "metadata"},
+		{"metadata as a list", with(`"metadata":[]`), openai.InvalidValue, "metadata"},
+		{"response_format as a string", format(`"json_object"`), openai.InvalidValue, "response_format"},
+		{"response_format as a list", format(`[]`), openai.InvalidValue, "response_format"},
+		{"response_format empty", format(`{}`), openai.InvalidValue, "response_format.type"},
+		{"response_format unknown", format(`{"type":"xml"}`), openai.InvalidValue, "response_format.type"},
+		{"response_format with a number", format(`{"type":1}`), openai.InvalidValue, "response_format.type"},
+		{"response_format without its schema", format(`{"type":"json_schema"}`), openai.InvalidValue, "response_format"},
+		{"response_format with a schema too much", format(`{"type":"json_object","json_schema":{"name":"a"}}`), openai.InvalidValue, "response_format"},
+		{"response_format with a schema that is none", format(`{"type":"json_schema","json_schema":"a"}`), openai.InvalidValue, "response_format.json_schema"},
+		{"response_format too long", format(`{"type":"json_schema","json_schema":{"name":"a","description":"` + strings.Repeat("a", 64<<10) + `"}}`), openai.InvalidValue, "response_format"},
 
 		// Messages.
-		{"no messages", `{"model":"open"}`, invalidValue, "messages"},
-		{"messages null", `{"model":"open","messages":null}`, invalidValue, "messages"},
-		{"messages empty", said(), invalidValue, "messages"},
-		{"messages as an object", `{"model":"open","messages":` + hello + `}`, invalidValue, "messages"},
-		{"messages as a string", `{"model":"open","messages":"Hi"}`, invalidValue, "messages"},
-		{"message as a string", said(`"Hi"`), invalidValue, "messages[0]"},
-		{"message null", said(hello, `null`), invalidValue, "messages[1]"},
-		{"message as a list", said(`[]`), invalidValue, "messages[0]"},
-		{"message empty", said(`{}`), invalidValue, "messages[0].role"},
-		{"no role", said(`{"content":"a"}`), invalidValue, "messages[0].role"},
-		{"no content", said(`{"role":"user"}`), invalidValue, "messages[0].content"},
-		{"content null", said(`{"role":"user","content":null}`), invalidValue, "messages[0].content"},
-		{"content as a number", said(`{"role":"user","content":1}`), invalidValue, "messages[0].content"},
-		{"content as an object", said(`{"role":"user","content":{"type":"text","text":"a"}}`), invalidValue, "messages[0].content"},
-		{"content an empty list", parts(), invalidValue, "messages[0].content"},
-		{"content a list of strings", parts(`"a"`), invalidValue, "messages[0].content[0]"},
-		{"content a list of lists", parts(`[]`), invalidValue, "messages[0].content[0]"},
-		{"part without type", parts(`{"text":"a"}`), invalidValue, "messages[0].content[0].type"},
-		{"part without text", parts(`{"type":"text"}`), invalidValue, "messages[0].content[0].text"},
-		{"part with text null", parts(`{"type":"text","text":null}`), invalidValue, "messages[0].content[0].text"},
-		{"part with a number for text", parts(`{"type":"text","text":1}`), invalidValue, "messages[0].content[0].text"},
-		{"role tool", said(`{"role":"tool","content":"a"}`), invalidValue, "messages[0].role"},
-		{"role function", said(`{"role":"function","content":"a"}`), invalidValue, "messages[0].role"},
-		{"role USER", said(`{"role":"USER","content":"a"}`), invalidValue, "messages[0].role"},
-		{"role null", said(`{"role":null,"content":"a"}`), invalidValue, "messages[0].role"},
-		{"role as a number", said(`{"role":1,"content":"a"}`), invalidValue, "messages[0].role"},
-		{"role system", strings.Replace(said(hello, `{"role":"system","content":"a"}`), "open", "docqa", 1), invalidValue, "messages[1].role"},
-		{"role developer", strings.Replace(said(`{"role":"developer","content":"a"}`), "open", "docqa", 1), invalidValue, "messages[0].role"},
-		{"response_format where it is not allowed", strings.Replace(format(`{"type":"json_object"}`), "open", "docqa", 1), unsupportedParameter, "response_format"},
+		{"no messages", `{"model":"open"}`, openai.InvalidValue, "messages"},
+		{"messages null", `{"model":"open","messages":null}`, openai.InvalidValue, "messages"},
+		{"messages empty", said(), openai.InvalidValue, "messages"},
+		{"messages as an object", `{"model":"open","messages":` + hello + `}`, openai.InvalidValue, "messages"},
+		{"messages as a string", `{"model":"open","messages":"Hi"}`, openai.InvalidValue, "messages"},
+		{"message as a string", said(`"Hi"`), openai.InvalidValue, "messages[0]"},
+		{"message null", said(hello, `null`), openai.InvalidValue, "messages[1]"},
+		{"message as a list", said(`[]`), openai.InvalidValue, "messages[0]"},
+		{"message empty", said(`{}`), openai.InvalidValue, "messages[0].role"},
+		{"no role", said(`{"content":"a"}`), openai.InvalidValue, "messages[0].role"},
+		{"no content", said(`{"role":"user"}`), openai.InvalidValue, "messages[0].content"},
+		{"content null", said(`{"role":"user","content":null}`), openai.InvalidValue, "messages[0].content"},
+		{"content as a number", said(`{"role":"user","content":1}`), openai.InvalidValue, "messages[0].content"},
+		{"content as an object", said(`{"role":"user","content":{"type":"text","text":"a"}}`), openai.InvalidValue, "messages[0].content"},
+		{"content an empty list", parts(), openai.InvalidValue, "messages[0].content"},
+		{"content a list of strings", parts(`"a"`), openai.InvalidValue, "messages[0].content[0]"},
+		{"content a list of lists", parts(`[]`), openai.InvalidValue, "messages[0].content[0]"},
+		{"part without type", parts(`{"text":"a"}`), openai.InvalidValue, "messages[0].content[0].type"},
+		{"part without text", parts(`{"type":"text"}`), openai.InvalidValue, "messages[0].content[0].text"},
+		{"part with text null", parts(`{"type":"text","text":null}`), openai.InvalidValue, "messages[0].content[0].text"},
+		{"part with a number for text", parts(`{"type":"text","text":1}`), openai.InvalidValue, "messages[0].content[0].text"},
+		{"role tool", said(`{"role":"tool","content":"a"}`), openai.InvalidValue, "messages[0].role"},
+		{"role function", said(`{"role":"function","content":"a"}`), openai.InvalidValue, "messages[0].role"},
+		{"role USER", said(`{"role":"USER","content":"a"}`), openai.InvalidValue, "messages[0].role"},
+		{"role null", said(`{"role":null,"content":"a"}`), openai.InvalidValue, "messages[0].role"},
+		{"role as a number", said(`{"role":1,"content":"a"}`), openai.InvalidValue, "messages[0].role"},
+		{"role system", strings.Replace(said(hello, `{"role":"system","content":"a"}`), "open", "docqa", 1), openai.InvalidValue, "messages[1].role"},
+		{"role developer", strings.Replace(said(`{"role":"developer","content":"a"}`), "open", "docqa", 1), openai.InvalidValue, "messages[0].role"},
+		{"response_format where it is not allowed", strings.Replace(format(`{"type":"json_object"}`), "open", "docqa", 1), openai.UnsupportedParameter, "response_format"},
 
 		// Caps.
-		{"65 messages", said(strings.Split(strings.Repeat(hello+";", 65), ";")[:65]...), inputTooLong, "messages"},
-		{"200 messages", said(strings.Split(strings.Repeat(hello+";", 200), ";")[:200]...), inputTooLong, "messages"},
-		{"2,000 characters with too many tokens", said(`{"role":"user","content":"` + wide + `"}`), inputTooLong, "messages"},
-		{"too many tokens together", said(`{"role":"user","content":"`+wide[:len(wide)/2]+`"}`, `{"role":"assistant","content":"`+wide[:len(wide)/2]+`"}`), inputTooLong, "messages"},
-		{"a word of 100,000 letters", said(`{"role":"user","content":"` + strings.Repeat("a", 100_000) + `"}`), inputTooLong, "messages"},
-		{"a schema beyond the cap", format(`{"type":"json_schema","json_schema":{"name":"a","description":"` + strings.Repeat("a", 6_000) + `"}}`), inputTooLong, "messages"},
+		{"65 messages", said(strings.Split(strings.Repeat(hello+";", 65), ";")[:65]...), openai.InputTooLong, "messages"},
+		{"200 messages", said(strings.Split(strings.Repeat(hello+";", 200), ";")[:200]...), openai.InputTooLong, "messages"},
+		{"2,000 characters with too many tokens", said(`{"role":"user","content":"` + wide + `"}`), openai.InputTooLong, "messages"},
+		{"too many tokens together", said(`{"role":"user","content":"`+wide[:len(wide)/2]+`"}`, `{"role":"assistant","content":"`+wide[:len(wide)/2]+`"}`), openai.InputTooLong, "messages"},
+		{"a word of 100,000 letters", said(`{"role":"user","content":"` + strings.Repeat("a", 100_000) + `"}`), openai.InputTooLong, "messages"},
+		{"a schema beyond the cap", format(`{"type":"json_schema","json_schema":{"name":"a","description":"` + strings.Repeat("a", 6_000) + `"}}`), openai.InputTooLong, "messages"},
 
 		// The model.
-		{"no model", `{"messages":[` + hello + `]}`, invalidValue, "model"},
-		{"model null", `{"model":null,"messages":[` + hello + `]}`, invalidValue, "model"},
-		{"model empty", `{"model":"","messages":[` + hello + `]}`, invalidValue, "model"},
-		{"model as a number", `{"model":1,"messages":[` + hello + `]}`, invalidValue, "model"},
-		{"model as a list", `{"model":["open"],"messages":[` + hello + `]}`, invalidValue, "model"},
-		{"unknown model", `{"model":"gpt-4.1-mini","messages":[` + hello + `]}`, modelNotFound, "model"},
-		{"a model's own name", `{"model":"small","messages":[` + hello + `]}`, modelNotFound, "model"},
-		{"model in another case", `{"model":"Open","messages":[` + hello + `]}`, modelNotFound, "model"},
+		{"no model", `{"messages":[` + hello + `]}`, openai.InvalidValue, "model"},
+		{"model null", `{"model":null,"messages":[` + hello + `]}`, openai.InvalidValue, "model"},
+		{"model empty", `{"model":"","messages":[` + hello + `]}`, openai.InvalidValue, "model"},
+		{"model as a number", `{"model":1,"messages":[` + hello + `]}`, openai.InvalidValue, "model"},
+		{"model as a list", `{"model":["open"],"messages":[` + hello + `]}`, openai.InvalidValue, "model"},
+		{"unknown model", `{"model":"gpt-4.1-mini","messages":[` + hello + `]}`, openai.ModelNotFound, "model"},
+		{"a model's own name", `{"model":"small","messages":[` + hello + `]}`, openai.ModelNotFound, "model"},
+		{"model in another case", `{"model":"Open","messages":[` + hello + `]}`, openai.ModelNotFound, "model"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := g.chat(user, tc.body)
@@ -277,18 +277,18 @@ func TestBadBodies(t *testing.T) {
 		})
 	}
 	t.Run("feature of another tier", func(t *testing.T) {
-		g.refused(t, g.chat("", `{"model":"cv","messages":[`+hello+`]}`), featureNotAllowed, "model")
+		g.refused(t, g.chat("", `{"model":"cv","messages":[`+hello+`]}`), openai.FeatureNotAllowed, "model")
 	})
 	g.untouched(t)
 }
 
 // refused checks an error that comes before the limits, its envelope and its
 // headers; param "" is null.
-func (g *rig) refused(t *testing.T, a answer, c code, param string) {
+func (g *rig) refused(t *testing.T, a answer, c openai.Code, param string) {
 	t.Helper()
 	e := g.wireError(a)
-	if a.status != kinds[c].status || e.Code != string(c) {
-		t.Fatalf("%d %s, want %d %s: %s", a.status, e.Code, kinds[c].status, c, e.Message)
+	if a.status != c.Status() || e.Code != string(c) {
+		t.Fatalf("%d %s, want %d %s: %s", a.status, e.Code, c.Status(), c, e.Message)
 	}
 	if got := value(e.Param); got != param {
 		t.Errorf("param %q, want %q", got, param)
@@ -365,60 +365,60 @@ func TestBadRequests(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		request func() *http.Request
-		code    code
+		code    openai.Code
 	}{
-		{"root", post("/"), notFound},
-		{"unknown route", post("/v1/completions"), notFound},
-		{"unknown route, GET", method("GET", "/v1/embeddings"), notFound},
-		{"without v1", post("/chat/completions"), notFound},
-		{"trailing slash", post("/v1/chat/completions/"), notFound},
-		{"case of the route", post("/v1/Chat/completions"), notFound},
-		{"model by name", method("GET", "/v1/models/open"), notFound},
-		{"admin", method("GET", "/admin/limits"), notFound},
-		{"responses", post("/v1/responses"), notFound},
-		{"GET chat", method("GET", chatPath), methodNotAllowed},
-		{"PUT chat", method("PUT", chatPath), methodNotAllowed},
-		{"DELETE chat", method("DELETE", chatPath), methodNotAllowed},
-		{"HEAD chat", method("HEAD", chatPath), methodNotAllowed},
-		{"lower-case post", method("post", chatPath), methodNotAllowed},
-		{"POST models", post("/v1/models"), methodNotAllowed},
-		{"POST limits", post("/v1/limits"), methodNotAllowed},
+		{"root", post("/"), openai.NotFound},
+		{"unknown route", post("/v1/completions"), openai.NotFound},
+		{"unknown route, GET", method("GET", "/v1/embeddings"), openai.NotFound},
+		{"without v1", post("/chat/completions"), openai.NotFound},
+		{"trailing slash", post("/v1/chat/completions/"), openai.NotFound},
+		{"case of the route", post("/v1/Chat/completions"), openai.NotFound},
+		{"model by name", method("GET", "/v1/models/open"), openai.NotFound},
+		{"admin", method("GET", "/admin/limits"), openai.NotFound},
+		{"responses", post("/v1/responses"), openai.NotFound},
+		{"GET chat", method("GET", chatPath), openai.MethodNotAllowed},
+		{"PUT chat", method("PUT", chatPath), openai.MethodNotAllowed},
+		{"DELETE chat", method("DELETE", chatPath), openai.MethodNotAllowed},
+		{"HEAD chat", method("HEAD", chatPath), openai.MethodNotAllowed},
+		{"lower-case post", method("post", chatPath), openai.MethodNotAllowed},
+		{"POST models", post("/v1/models"), openai.MethodNotAllowed},
+		{"POST limits", post("/v1/limits"), openai.MethodNotAllowed},
 
-		{"no content type", header("Content-Type"), unsupportedMediaType},
-		{"empty content type", header("Content-Type", ""), unsupportedMediaType},
-		{"text", header("Content-Type", "text/plain"), unsupportedMediaType},
-		{"text that holds JSON", header("Content-Type", "text/plain; a=application/json"), unsupportedMediaType},
-		{"form", header("Content-Type", "application/x-www-form-urlencoded"), unsupportedMediaType},
-		{"multipart", header("Content-Type", "multipart/form-data; boundary=x"), unsupportedMediaType},
-		{"JSON of another kind", header("Content-Type", "application/json-patch+json"), unsupportedMediaType},
-		{"two types in one", header("Content-Type", "text/plain, application/json"), unsupportedMediaType},
-		{"malformed content type", header("Content-Type", "application/json; charset"), unsupportedMediaType},
+		{"no content type", header("Content-Type"), openai.UnsupportedMediaType},
+		{"empty content type", header("Content-Type", ""), openai.UnsupportedMediaType},
+		{"text", header("Content-Type", "text/plain"), openai.UnsupportedMediaType},
+		{"text that holds JSON", header("Content-Type", "text/plain; a=application/json"), openai.UnsupportedMediaType},
+		{"form", header("Content-Type", "application/x-www-form-urlencoded"), openai.UnsupportedMediaType},
+		{"multipart", header("Content-Type", "multipart/form-data; boundary=x"), openai.UnsupportedMediaType},
+		{"JSON of another kind", header("Content-Type", "application/json-patch+json"), openai.UnsupportedMediaType},
+		{"two types in one", header("Content-Type", "text/plain, application/json"), openai.UnsupportedMediaType},
+		{"malformed content type", header("Content-Type", "application/json; charset"), openai.UnsupportedMediaType},
 
-		{"one byte over", body(padded(1<<20 + 1)), bodyTooLarge},
-		{"10 MB", body(padded(10_000_000)), bodyTooLarge},
-		{"10 MB of noise", body(strings.Repeat("x", 10_000_000)), bodyTooLarge},
-		{"empty body", body(""), invalidJSON},
+		{"one byte over", body(padded(1<<20 + 1)), openai.BodyTooLarge},
+		{"10 MB", body(padded(10_000_000)), openai.BodyTooLarge},
+		{"10 MB of noise", body(strings.Repeat("x", 10_000_000)), openai.BodyTooLarge},
+		{"empty body", body(""), openai.InvalidJSON},
 
-		{"not a token", header("Authorization", "Bearer abc"), invalidToken},
-		{"two parts", header("Authorization", "Bearer a.b"), invalidToken},
-		{"three empty parts", header("Authorization", "Bearer .."), invalidToken},
-		{"an OpenAI key", header("Authorization", "Bearer sk-proj-0123456789"), invalidToken},
-		{"no scheme", header("Authorization", user), invalidToken},
-		{"Basic", header("Authorization", "Basic dXNlcjpwYXNz"), invalidToken},
-		{"Anonymous", header("Authorization", "Bearer Anonymous"), invalidToken},
-		{"two tokens", header("Authorization", "Bearer "+user, "Bearer "+user), invalidToken},
-		{"a token and nothing", header("Authorization", "", "Bearer "+user), invalidToken},
-		{"two in one", header("Authorization", "Bearer "+user+" "+user), invalidToken},
-		{"another issuer's", header("Authorization", "Bearer "+foreign), invalidToken},
-		{"signature cut", header("Authorization", "Bearer "+user[:len(user)-4]), invalidToken},
-		{"no signature", header("Authorization", "Bearer "+user[:strings.LastIndex(user, ".")+1]), invalidToken},
-		{"alg none", header("Authorization", "Bearer eyJhbGciOiJub25lIiwia2lkIjoiYSJ9."+strings.Split(user, ".")[1]+"."), invalidToken},
-		{"very long", header("Authorization", "Bearer "+strings.Repeat("a", 20_000)), invalidToken},
+		{"not a token", header("Authorization", "Bearer abc"), openai.InvalidToken},
+		{"two parts", header("Authorization", "Bearer a.b"), openai.InvalidToken},
+		{"three empty parts", header("Authorization", "Bearer .."), openai.InvalidToken},
+		{"an OpenAI key", header("Authorization", "Bearer sk-proj-0123456789"), openai.InvalidToken},
+		{"no scheme", header("Authorization", user), openai.InvalidToken},
+		{"Basic", header("Authorization", "Basic dXNlcjpwYXNz"), openai.InvalidToken},
+		{"Anonymous", header("Authorization", "Bearer Anonymous"), openai.InvalidToken},
+		{"two tokens", header("Authorization", "Bearer "+user, "Bearer "+user), openai.InvalidToken},
+		{"a token and nothing", header("Authorization", "", "Bearer "+user), openai.InvalidToken},
+		{"two in one", header("Authorization", "Bearer "+user+" "+user), openai.InvalidToken},
+		{"another issuer's", header("Authorization", "Bearer "+foreign), openai.InvalidToken},
+		{"signature cut", header("Authorization", "Bearer "+user[:len(user)-4]), openai.InvalidToken},
+		{"no signature", header("Authorization", "Bearer "+user[:strings.LastIndex(user, ".")+1]), openai.InvalidToken},
+		{"alg none", header("Authorization", "Bearer eyJhbGciOiJub25lIiwia2lkIjoiYSJ9."+strings.Split(user, ".")[1]+"."), openai.InvalidToken},
+		{"very long", header("Authorization", "Bearer "+strings.Repeat("a", 20_000)), openai.InvalidToken},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := g.do(tc.request())
 			g.refused(t, a, tc.code, "")
-			if tc.code == methodNotAllowed && !strings.Contains(a.header.Get("Allow"), "OPTIONS") {
+			if tc.code == openai.MethodNotAllowed && !strings.Contains(a.header.Get("Allow"), "OPTIONS") {
 				t.Errorf("Allow %q", a.header.Get("Allow"))
 			}
 		})
@@ -428,7 +428,7 @@ func TestBadRequests(t *testing.T) {
 	}
 	g.freeze(2 * time.Hour)
 	for _, r := range []*http.Request{post(chatPath)(), method("GET", "/v1/models")(), method("GET", "/v1/limits")()} {
-		g.refused(t, g.do(r), tokenExpired, "")
+		g.refused(t, g.do(r), openai.TokenExpired, "")
 	}
 	g.untouched(t)
 }
@@ -440,36 +440,36 @@ const chatPath = "/v1/chat/completions"
 func TestOrderOfChecks(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
-	stages := []code{notFound, methodNotAllowed, originNotAllowed, unsupportedMediaType, bodyTooLarge,
-		invalidToken, invalidJSON, unsupportedParameter, modelNotFound, inputTooLong}
+	stages := []openai.Code{openai.NotFound, openai.MethodNotAllowed, openai.OriginNotAllowed, openai.UnsupportedMediaType, openai.BodyTooLarge,
+		openai.InvalidToken, openai.InvalidJSON, openai.UnsupportedParameter, openai.ModelNotFound, openai.InputTooLong}
 	for i, want := range stages {
 		t.Run(string(want), func(t *testing.T) {
-			wrong := map[code]bool{} // this stage and all after it
+			wrong := map[openai.Code]bool{} // this stage and all after it
 			for _, c := range stages[i:] {
 				wrong[c] = true
 			}
-			pick := func(c code, bad, good string) string {
+			pick := func(c openai.Code, bad, good string) string {
 				if wrong[c] {
 					return bad
 				}
 				return good
 			}
 			n := 1
-			if wrong[inputTooLong] {
+			if wrong[openai.InputTooLong] {
 				n = 200
 			}
-			body := `{"model":"` + pick(modelNotFound, "nope", "open") + `"` + pick(unsupportedParameter, `,"n":2`, "") +
-				`,"messages":[` + strings.Repeat(hello+",", n-1) + hello + `]` + pick(invalidJSON, "", "}")
-			if wrong[bodyTooLarge] {
+			body := `{"model":"` + pick(openai.ModelNotFound, "nope", "open") + `"` + pick(openai.UnsupportedParameter, `,"n":2`, "") +
+				`,"messages":[` + strings.Repeat(hello+",", n-1) + hello + `]` + pick(openai.InvalidJSON, "", "}")
+			if wrong[openai.BodyTooLarge] {
 				body += strings.Repeat(" ", 2<<20)
 			}
-			r := httptest.NewRequest(pick(methodNotAllowed, "PATCH", "POST"), pick(notFound, "/v1/nope", chatPath), strings.NewReader(body))
+			r := httptest.NewRequest(pick(openai.MethodNotAllowed, "PATCH", "POST"), pick(openai.NotFound, "/v1/nope", chatPath), strings.NewReader(body))
 			r.RemoteAddr = "203.0.113.7:4711"
-			r.Header.Set("Content-Type", pick(unsupportedMediaType, "text/plain", "application/json"))
-			if wrong[originNotAllowed] {
+			r.Header.Set("Content-Type", pick(openai.UnsupportedMediaType, "text/plain", "application/json"))
+			if wrong[openai.OriginNotAllowed] {
 				r.Header.Set("Origin", "https://evil.example")
 			}
-			if wrong[invalidToken] {
+			if wrong[openai.InvalidToken] {
 				r.Header.Set("Authorization", "Bearer nonsense")
 			}
 			e := g.wireError(g.do(r))
@@ -479,7 +479,7 @@ func TestOrderOfChecks(t *testing.T) {
 		})
 	}
 	tooMany := strings.Repeat(hello+",", 199) + hello
-	g.refused(t, g.chat("", `{"model":"cv","messages":[`+tooMany+`]}`), featureNotAllowed, "model")
+	g.refused(t, g.chat("", `{"model":"cv","messages":[`+tooMany+`]}`), openai.FeatureNotAllowed, "model")
 	g.untouched(t)
 }
 
@@ -498,7 +498,7 @@ func TestCapsComeBeforeLimits(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	sends := g.sends.Load()
-	g.refused(t, g.chat(user, said(`{"role":"user","content":"`+wide+`"}`)), inputTooLong, "messages")
+	g.refused(t, g.chat(user, said(`{"role":"user","content":"`+wide+`"}`)), openai.InputTooLong, "messages")
 	if g.sends.Load() != sends {
 		t.Error("the store was asked")
 	}
@@ -533,10 +533,10 @@ func TestNeutralValues(t *testing.T) {
 		`"metadata":{}`, `"metadata":{"a":"1","b":"2"}`, `"metadata":` + object20(), `"stream":false`,
 		`"stream_options":{"include_obfuscation":false}`, `"stream_options":{"include_usage":null}`, `"stream_options":{}`,
 	}
-	for name := range chatFields {
-		if name != "model" && name != "messages" {
-			neutral = append(neutral, `"`+name+`":null`)
-		}
+	for _, name := range []string{"max_tokens", "max_completion_tokens", "temperature", "top_p", "presence_penalty", "frequency_penalty",
+		"seed", "stop", "stream", "stream_options", "response_format", "user", "safety_identifier", "prompt_cache_key", "metadata", "n", "tools",
+		"functions", "tool_choice", "function_call", "parallel_tool_calls", "logprobs", "top_logprobs", "logit_bias", "store", "service_tier", "modalities"} {
+		neutral = append(neutral, `"`+name+`":null`)
 	}
 	neutral = append(neutral, `"n":1,"tools":[],"tool_choice":"auto","logprobs":false,"store":false,"user":"u","stop":null,"max_tokens":null`)
 	if a := g.chat(user, with("")); a.status != http.StatusOK {
@@ -574,7 +574,7 @@ func TestNeutralValues(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	plain = g.lastSent()
-	for _, name := range echoed {
+	for _, name := range []string{"refusal", "annotations", "audio", "tool_calls", "function_call"} {
 		for _, v := range []string{`null`, `""`, `[]`, `{}`} {
 			extra := `,"` + name + `":` + v
 			if a := g.chat(user, echo(extra)); a.status != http.StatusOK || g.lastSent() != plain {
@@ -693,47 +693,4 @@ func TestAcceptedForms(t *testing.T) {
 	if a := g.do(r); a.status != http.StatusOK {
 		t.Errorf("with a query: %d %s", a.status, a.body)
 	}
-}
-
-// Whatever a caller sends, what is accepted is within the bounds of each field.
-func FuzzParseChat(f *testing.F) {
-	for _, s := range []string{with(""), with(`"max_tokens":10,"seed":1,"temperature":0.5,"stop":"a"`), parts(`{"type":"text","text":"a"}`),
-		format(`{"type":"json_schema","json_schema":{"name":"a","schema":{"a":{"b":1}}}}`), with(`"n":1,"N":2`),
-		with(`"stream":true,"stream_options":{"include_usage":true},"metadata":` + object20())} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		req, apiErr := parseChat(body)
-		if apiErr != nil {
-			if apiErr.message == "" || !utf8.Valid(apiErr.envelope()) || apiErr.status() != http.StatusBadRequest {
-				t.Errorf("%+v", apiErr)
-			}
-			return
-		}
-		if req.Model == "" || len(req.Messages) == 0 || req.MaxTokens < 0 || len(req.Stop) > maxStops {
-			t.Errorf("%+v", req)
-		}
-		for _, m := range req.Messages {
-			if !utf8.ValidString(m.Content) || !strings.Contains(" system developer user assistant ", fmt.Sprintf(" %s ", m.Role)) {
-				t.Errorf("%+v", m)
-			}
-		}
-		for _, n := range []*float64{req.Temperature, req.TopP, req.Presence, req.Frequency} {
-			if n != nil && !(*n >= -2 && *n <= 2) {
-				t.Errorf("%g", *n)
-			}
-		}
-		if req.ResponseFormat != nil && !json.Valid(req.ResponseFormat) {
-			t.Errorf("format %s", req.ResponseFormat)
-		}
-		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(body, &fields); err != nil {
-			t.Fatal(err)
-		}
-		for name := range fields {
-			if chatFields[name] == nil {
-				t.Errorf("accepted %q", name)
-			}
-		}
-	})
 }

@@ -1,42 +1,43 @@
 package handler
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
-	"github.com/tokenfuse/tokenfuse/internal/provider"
 )
 
 // capped is a request within its tier's and feature's caps.
 type capped struct {
-	*chatRequest
-	messages  []provider.Message // as they go upstream, the feature's system prompt first
-	input     int64              // tokens, system prompt and framing included: exact, or an upper bound
-	maxOutput int64              // tokens
-	dropped   int                // characters that were cut off an anonymous caller's input
+	*openai.ChatRequest
+	messages  []openai.Message // as they go upstream, the feature's system prompt first
+	input     int64            // tokens, system prompt and framing included: exact, or an upper bound
+	maxOutput int64            // tokens
+	dropped   int              // characters that were cut off an anonymous caller's input
 }
 
 // capRequest holds a request against the caps. An anonymous caller's input is
 // cut to fit; anybody else's is refused if it does not.
-func capRequest(req *chatRequest, o *offer) (*capped, *apiError) {
+func capRequest(req *openai.ChatRequest, o *offer) (*capped, *openai.Error) {
 	tier, feature := o.tier, o.feature
 	if int64(len(req.Messages)) > tier.MaxMessages {
-		return nil, refuse(inputTooLong, "messages", "There are %d messages; at most %d are allowed.", len(req.Messages), tier.MaxMessages)
+		return nil, openai.Errorf(openai.InputTooLong, "messages", "There are %d messages; at most %d are allowed.", len(req.Messages), tier.MaxMessages)
 	}
-	if req.hasSystem >= 0 && !feature.AllowSystem {
-		path := field{path: "messages"}.index(req.hasSystem) + ".role"
-		return nil, refuse(invalidValue, path, "%s must be user or assistant: %s has its own instructions.", path, feature.Name)
+	if i := req.SystemIndex(); i >= 0 && !feature.AllowSystem {
+		path := fmt.Sprintf("messages[%d].role", i)
+		return nil, openai.Errorf(openai.InvalidValue, path, "%s must be user or assistant: %s has its own instructions.", path, feature.Name)
 	}
 	if req.ResponseFormat != nil && !feature.AllowResponseFormat {
-		return nil, refuse(unsupportedParameter, "response_format", "response_format is supported by %s only as text.", feature.Name)
+		return nil, openai.Errorf(openai.UnsupportedParameter, "response_format", "response_format is supported by %s only as text.", feature.Name)
 	}
 
-	c := &capped{chatRequest: req, messages: req.Messages}
+	c := &capped{ChatRequest: req, messages: req.Messages}
 	c.maxOutput = o.maxOutput()
-	if req.MaxTokens > 0 {
-		c.maxOutput = min(c.maxOutput, req.MaxTokens)
+	if asked := req.MaxOutput(); asked > 0 {
+		c.maxOutput = min(c.maxOutput, asked)
 	}
 
 	// A schema is shown to the model in a form that we do not know: its bytes are
@@ -58,14 +59,14 @@ func capRequest(req *chatRequest, o *offer) (*capped, *apiError) {
 	}
 	switch {
 	case tier.MaxInputChars > 0 && chars > tier.MaxInputChars:
-		return nil, refuse(inputTooLong, "messages", "The messages have %d characters; at most %d are allowed.", chars, tier.MaxInputChars)
+		return nil, openai.Errorf(openai.InputTooLong, "messages", "The messages have %d characters; at most %d are allowed.", chars, tier.MaxInputChars)
 	case c.input > tier.MaxInputTokens:
-		return nil, refuse(inputTooLong, "messages", "The input has %d tokens; at most %d are allowed.", c.input, tier.MaxInputTokens)
+		return nil, openai.Errorf(openai.InputTooLong, "messages", "The input has %d tokens; at most %d are allowed.", c.input, tier.MaxInputTokens)
 	case len(c.messages) == 0:
-		return nil, refuse(inputTooLong, "messages", "Nothing of the input fits.")
+		return nil, openai.Errorf(openai.InputTooLong, "messages", "Nothing of the input fits.")
 	}
 	if feature.System != "" {
-		c.messages = append([]provider.Message{{Role: "system", Content: feature.System}}, c.messages...)
+		c.messages = append([]openai.Message{{Role: "system", Content: feature.System}}, c.messages...)
 	}
 	return c, nil
 }

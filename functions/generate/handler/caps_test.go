@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
-	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
 )
 
@@ -174,9 +174,9 @@ func TestCutProperties(t *testing.T) {
 					tier.MaxInputChars = rapid.SampledFrom([]int64{0, 10, 500, 2_000}).Draw(t, "characters")
 					o := o
 					o.tier = &tier
-					var before []provider.Message
+					var before []openai.Message
 					for _, s := range rapid.SliceOfN(text, 1, 6).Draw(t, "texts") {
-						before = append(before, provider.Message{Role: "user", Content: s})
+						before = append(before, openai.Message{Role: "user", Content: s})
 					}
 					checkCut(t, &o, before)
 				})
@@ -185,7 +185,7 @@ func TestCutProperties(t *testing.T) {
 	}
 }
 
-func checkCut(t *rapid.T, o *offer, before []provider.Message) {
+func checkCut(t *rapid.T, o *offer, before []openai.Message) {
 	slack := int64(8)
 	tk := o.candidates[0].tokenizer
 	if !tk.Exact() {
@@ -195,9 +195,9 @@ func checkCut(t *rapid.T, o *offer, before []provider.Message) {
 	if o.feature.System != "" {
 		system = 1
 	}
-	c, apiErr := capRequest(&chatRequest{Messages: slices.Clone(before), hasSystem: -1}, o)
+	c, apiErr := capRequest(&openai.ChatRequest{Messages: slices.Clone(before)}, o)
 	if apiErr != nil {
-		t.Fatalf("refused: %s", apiErr.message)
+		t.Fatalf("refused: %s", apiErr.Message)
 	}
 	kept := c.messages[system:]
 	input, chars, all := o.baseInput, int64(0), int64(0)
@@ -328,7 +328,7 @@ func TestCountIsExact(t *testing.T) {
 			calls := g.upstream.Calls()
 			call := calls[len(calls)-1]
 			counted := 50_000 - intHeader(t, a, "X-Ratelimit-Remaining-Tokens") - intHeader(t, a, "X-Max-Output-Tokens")
-			var c completion
+			var c openai.Completion
 			if err := json.Unmarshal([]byte(a.body), &c); err != nil {
 				t.Fatal(err)
 			}

@@ -1,14 +1,13 @@
 package handler
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
@@ -26,13 +25,13 @@ func (h *Handler) passTTL() time.Duration {
 const noChallenge = "There are no challenges here."
 
 // newChallenge answers GET /v1/challenge.
-func (h *Handler) newChallenge(w http.ResponseWriter, r *http.Request, _ *entry) *apiError {
+func (h *Handler) newChallenge(w http.ResponseWriter, r *http.Request, _ *entry) *openai.Error {
 	switch {
 	case h.Challenges == nil:
-		return refuse(notFound, "", noChallenge)
+		return openai.Errorf(openai.NotFound, "", noChallenge)
 	case h.Altcha == nil:
 		c := h.Policy.Challenge
-		answerJSON(w, map[string]string{"kind": c.Kind, "site_key": c.SiteKey})
+		openai.Answer(w, map[string]string{"kind": c.Kind, "site_key": c.SiteKey})
 		return nil
 	}
 	at, apiErr := h.locate(r)
@@ -43,7 +42,7 @@ func (h *Handler) newChallenge(w http.ResponseWriter, r *http.Request, _ *entry)
 	if err != nil {
 		return h.challengeFailed(r, err)
 	}
-	answerJSON(w, c)
+	openai.Answer(w, c)
 	return nil
 }
 
@@ -52,11 +51,11 @@ func (h *Handler) newChallenge(w http.ResponseWriter, r *http.Request, _ *entry)
 // that knows it. From then on a crash or a refusal can cost a solution or one of the
 // network's passes, but never makes a pass for nothing. A network that has no passes left
 // is refused before: that denial takes nothing, and the solution is good once there are.
-func (h *Handler) solveChallenge(w http.ResponseWriter, r *http.Request, e *entry) *apiError {
+func (h *Handler) solveChallenge(w http.ResponseWriter, r *http.Request, e *entry) *openai.Error {
 	if h.Challenges == nil {
-		return refuse(notFound, "", noChallenge)
+		return openai.Errorf(openai.NotFound, "", noChallenge)
 	}
-	body, apiErr := readBody(r)
+	body, apiErr := openai.ReadBody(r)
 	if apiErr != nil {
 		return apiErr
 	}
@@ -95,7 +94,7 @@ func (h *Handler) solveChallenge(w http.ResponseWriter, r *http.Request, e *entr
 		return apiErr
 	}
 	issued, token := h.Passes.Issue(at.networks[0])
-	answerJSON(w, struct {
+	openai.Answer(w, struct {
 		Verified  bool   `json:"verified"`
 		Payload   string `json:"payload"` // where ALTCHA's widget looks for it
 		Pass      string `json:"pass"`
@@ -107,7 +106,7 @@ func (h *Handler) solveChallenge(w http.ResponseWriter, r *http.Request, e *entr
 // verify checks a solution for today's network, or for yesterday's if the challenge
 // was given to that. A third party is asked within bounds, and its time is added to the
 // allowance.
-func (h *Handler) verify(r *http.Request, at location, payload string, allowed allowance) (s challenge.Solution, _ allowance, apiErr *apiError) {
+func (h *Handler) verify(r *http.Request, at location, payload string, allowed allowance) (s challenge.Solution, _ allowance, apiErr *openai.Error) {
 	if h.Altcha == nil {
 		if apiErr := h.mayAsk(r, at, allowed); apiErr != nil {
 			return s, allowed, apiErr
@@ -130,20 +129,12 @@ func (h *Handler) verify(r *http.Request, at location, payload string, allowed a
 }
 
 // parsePayload reads {"payload": "…"}; a widget sends more beside it.
-func parsePayload(body []byte) (string, *apiError) {
-	if !utf8.Valid(body) || !json.Valid(body) {
-		return "", refuse(invalidJSON, "", "The body is not valid JSON.")
-	}
-	members, apiErr := object(body, "")
+func parsePayload(body []byte) (string, *openai.Error) {
+	members, apiErr := openai.ParseObject(body)
 	if apiErr != nil {
 		return "", apiErr
 	}
-	for _, m := range members {
-		if m.Name == "payload" && !isNull(m.Value) {
-			return field{"payload", m.Value}.text(maxPayload)
-		}
-	}
-	return "", nil // the verifier says that it is missing
+	return members.Text("payload", maxPayload) // if it is missing, the verifier says so
 }
 
 // maxPayload bounds a payload, in bytes.
@@ -157,7 +148,7 @@ const (
 )
 
 // take takes what a request to a network's buckets charges, for good.
-func (h *Handler) take(r *http.Request, allowed allowance, req bucket.Request) *apiError {
+func (h *Handler) take(r *http.Request, allowed allowance, req bucket.Request) *openai.Error {
 	asking, cancel := allowed.asking(r.Context())
 	defer cancel()
 	req.MaxInFlight, req.Deadline = maxNetworkCalls, h.Now().Add(takeTime)
@@ -180,17 +171,16 @@ func (h *Handler) take(r *http.Request, allowed allowance, req bucket.Request) *
 	return nil
 }
 
-func (h *Handler) notCheckable(r *http.Request, err error) *apiError {
+func (h *Handler) notCheckable(r *http.Request, err error) *openai.Error {
 	logger(r.Context()).Error("reserve failed", "error", err)
-	return unavailable(storeUnavailable, "The challenge could not be checked at the moment. Try again.")
+	return openai.Unavailable(openai.StoreUnavailable, "The challenge could not be checked at the moment. Try again.")
 }
 
-func tooManyChallenges(d bucket.Denial) *apiError {
+func tooManyChallenges(d bucket.Denial) *openai.Error {
 	wait := retryAfter(d)
-	return &apiError{code: rateLimitExceeded, retryAfter: wait,
-		message: "Too many challenges were solved from your network. You can ask again in " + inWords(wait) + ".",
-		limit: &limitError{Limit: d.Limit.Name, Unit: string(policy.Requests), RetryAfter: ceilSeconds(wait),
-			Requested: d.Requested, Remaining: d.Remaining}}
+	return &openai.Error{Code: openai.RateLimitExceeded, RetryAfter: wait,
+		Message: "Too many challenges were solved from your network. You can ask again in " + inWords(wait) + ".",
+		Denied:  &openai.Denied{Limit: d.Limit.Name, Unit: string(policy.Requests), Requested: d.Requested, Remaining: d.Remaining}}
 }
 
 // softShare is the share of a client's limits beyond which it is challenged, or 0

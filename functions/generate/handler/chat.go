@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
@@ -32,8 +33,8 @@ type call struct {
 }
 
 // chat answers POST /v1/chat/completions.
-func (h *Handler) chat(w http.ResponseWriter, r *http.Request, e *entry) *apiError {
-	body, apiErr := readBody(r)
+func (h *Handler) chat(w http.ResponseWriter, r *http.Request, e *entry) *openai.Error {
+	body, apiErr := openai.ReadBody(r)
 	if apiErr != nil {
 		return apiErr
 	}
@@ -42,7 +43,7 @@ func (h *Handler) chat(w http.ResponseWriter, r *http.Request, e *entry) *apiErr
 		return apiErr
 	}
 	e.identify(id)
-	req, apiErr := parseChat(body)
+	req, apiErr := openai.ParseChat(body)
 	if apiErr != nil {
 		return apiErr
 	}
@@ -60,27 +61,27 @@ func (h *Handler) chat(w http.ResponseWriter, r *http.Request, e *entry) *apiErr
 	switch name := provider.Unsupported(model.Provider.Kind, c.request(model)); name {
 	case "":
 	case "messages":
-		return refuse(invalidValue, name, "The messages have no text.")
+		return openai.Errorf(openai.InvalidValue, name, "The messages have no text.")
 	default:
-		return refuse(unsupportedParameter, name, "%s is not supported by %s.", name, o.feature.Name)
+		return openai.Errorf(openai.UnsupportedParameter, name, "%s is not supported by %s.", name, o.feature.Name)
 	}
 	c.worst = o.worstCase(capped)
 	return h.admitAndCall(w, r, e, c)
 }
 
 // offer finds what the model field names.
-func (h *Handler) offer(name string, id identity) (*offer, *apiError) {
+func (h *Handler) offer(name string, id identity) (*offer, *openai.Error) {
 	if o := h.offers[audience{id.tier.Name, id.kind}][name]; o != nil {
 		return o, nil
 	}
 	if h.Policy.Features[name] != nil {
-		return nil, refuse(featureNotAllowed, "model", "%s is not open to %s callers.", name, id.tier.Name)
+		return nil, openai.Errorf(openai.FeatureNotAllowed, "model", "%s is not open to %s callers.", name, id.tier.Name)
 	}
-	return nil, refuse(modelNotFound, "model", "There is no model %s. See /v1/models.", clip(name))
+	return nil, openai.Errorf(openai.ModelNotFound, "model", "There is no model %s. See /v1/models.", openai.Clip(name))
 }
 
 // admitAndCall reserves, calls, answers and settles.
-func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry, c *call) *apiError {
+func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry, c *call) *openai.Error {
 	ctx := r.Context()
 	end, apiErr := h.callEnd(ctx, c)
 	if apiErr != nil {
@@ -91,10 +92,10 @@ func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry,
 	a, apiErr := h.admit(r, c, deadline)
 	e.asking = time.Since(asked)
 	if apiErr != nil {
-		if apiErr.limit != nil {
+		if apiErr.Denied != nil {
 			c.headers(w.Header())
-			if apiErr.limit.Limit != bucket.InFlight {
-				limitHeaders(w.Header(), c.offer, a.Decision, apiErr.limit)
+			if apiErr.Denied.Limit != bucket.InFlight {
+				limitHeaders(w.Header(), c.offer, a.Decision, apiErr)
 			}
 		}
 		h.learnDenied(ctx, c.identity, apiErr)
@@ -124,14 +125,14 @@ func (h *Handler) admitAndCall(w http.ResponseWriter, r *http.Request, e *entry,
 
 // callEnd is when the provider call ends at the latest, so that settling is
 // over before the invocation is.
-func (h *Handler) callEnd(ctx context.Context, c *call) (time.Time, *apiError) {
+func (h *Handler) callEnd(ctx context.Context, c *call) (time.Time, *openai.Error) {
 	now := time.Now()                                            // contexts go by the real clock
 	end := now.Add(c.offer.candidates[0].model.Provider.Timeout) // of the whole call, a fallback included
 	if hard, ok := ctx.Deadline(); ok && hard.Add(-settleMargin).Before(end) {
 		end = hard.Add(-settleMargin)
 	}
 	if !end.After(now) {
-		return end, refuse(providerTimeout, "", "There is not enough time left for this call.")
+		return end, openai.Errorf(openai.ProviderTimeout, "", "There is not enough time left for this call.")
 	}
 	return end, nil
 }
@@ -170,18 +171,13 @@ func mayFallBack(err error) bool {
 // also for a caller who wants one piece: so what was made is known if time runs out.
 func (c *call) request(m *policy.Model) provider.Request {
 	return provider.Request{
-		Model:            m.ID,
-		Messages:         c.messages,
-		MaxTokensField:   m.MaxTokensField,
-		MaxOutputTokens:  int(c.maxOutput),
-		Stream:           m.Stream,
-		Temperature:      c.Temperature,
-		TopP:             c.TopP,
-		PresencePenalty:  c.Presence,
-		FrequencyPenalty: c.Frequency,
-		Seed:             c.Seed,
-		Stop:             c.Stop,
-		ResponseFormat:   c.ResponseFormat,
+		Model:           m.ID,
+		Messages:        c.messages,
+		MaxTokensField:  m.MaxTokensField,
+		MaxOutputTokens: int(c.maxOutput),
+		Stream:          m.Stream,
+		Sampling:        c.Sampling,
+		ResponseFormat:  c.ResponseFormat,
 	}
 }
 
@@ -228,7 +224,7 @@ func (x *exchange) gone() bool {
 }
 
 // failed settles a call whose answer failed, and says how.
-func (x *exchange) failed(err error) *apiError {
+func (x *exchange) failed(err error) *openai.Error {
 	var p *provider.Error
 	if !errors.As(err, &p) {
 		p = &provider.Error{Failure: provider.Broken}
@@ -241,17 +237,17 @@ func (x *exchange) failed(err error) *apiError {
 		return x.notTaken()
 	}
 	logger(x.ctx).Warn("provider call failed", "feature", x.call.offer.feature.Name, "model", x.asked.model.Name, "error", err)
-	c, what := providerError, "The model failed to answer."
+	c, what := openai.ProviderError, "The model failed to answer."
 	if p.Failure == provider.Timeout {
-		c, what = providerTimeout, "The model did not answer in time."
+		c, what = openai.ProviderTimeout, "The model did not answer in time."
 	}
-	e := refuse(c, "", "%s %s Try again later.", what, x.entry.taken())
-	e.upstream = p.Status
+	e := openai.Errorf(c, "", "%s %s Try again later.", what, x.entry.taken())
+	e.Upstream = p.Status
 	return e
 }
 
-func (x *exchange) notTaken() *apiError {
-	return refuse(callerLeft, "", "The answer was not taken in time. %s", x.entry.taken())
+func (x *exchange) notTaken() *openai.Error {
+	return openai.Errorf(openai.CallerLeft, "", "The answer was not taken in time. %s", x.entry.taken())
 }
 
 // take adds a part of the answer to what is known, and leaves of it what is shown.
@@ -311,7 +307,7 @@ func (x *exchange) success(contentType string) {
 }
 
 // buffer answers in one piece.
-func (x *exchange) buffer(answer provider.Answer) *apiError {
+func (x *exchange) buffer(answer provider.Answer) *openai.Error {
 	var content, refusal strings.Builder
 	for {
 		p, err := x.next(answer)
@@ -328,13 +324,13 @@ func (x *exchange) buffer(answer provider.Answer) *apiError {
 	x.tally.ending = completed
 	x.settle()
 	x.success("application/json")
-	m := message{Role: "assistant", Content: new(content.String())}
+	m := openai.Reply{Role: "assistant", Content: new(content.String())}
 	if refusal.Len() > 0 {
 		m.Refusal = new(refusal.String())
 	}
-	c := x.completion("chat.completion")
-	c.Choices = []choice{{Message: &m, FinishReason: &x.finish}}
+	c := x.completion(openai.WholeObject)
+	c.Choices = []openai.Choice{{Message: &m, FinishReason: &x.finish}}
 	c.Usage, c.Notice = x.usage(), x.empty()
-	_, _ = x.w.Write(encode(c)) // a caller that has gone is charged all the same
+	_, _ = x.w.Write(openai.Encode(c)) // a caller that has gone is charged all the same
 	return nil
 }

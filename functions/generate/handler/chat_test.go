@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
 
 func TestChat(t *testing.T) {
@@ -14,7 +16,7 @@ func TestChat(t *testing.T) {
 	if a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	var c completion
+	var c openai.Completion
 	if err := json.Unmarshal([]byte(a.body), &c); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/local/buffer"
@@ -99,9 +100,9 @@ func TestClaims(t *testing.T) {
 		name  string
 		from  scripted
 		way   string
-		code  code
-		up    int  // upstream_status
-		whole code // if not streamed, where that differs
+		code  openai.Code
+		up    int         // upstream_status
+		whole openai.Code // if not streamed, where that differs
 
 		// The usage that counts against the caller's tokens. Input 0: as we count it, if
 		// there is any output.
@@ -115,22 +116,22 @@ func TestClaims(t *testing.T) {
 		logged string // by the handler, beside the usual
 		says   []string
 	}{
-		{name: "an error status that may be billed", from: scripted{err: failed(provider.Broken, 408)}, code: providerError, up: 408,
+		{name: "an error status that may be billed", from: scripted{err: failed(provider.Broken, 408)}, code: openai.ProviderError, up: 408,
 			outcome: ledger.Failed, says: []string{"Counted: $WORST of your spending limit (the most that the call can have cost). Nothing was taken from your quota."}},
-		{name: "out of time, with nothing seen", from: scripted{err: failed(provider.Timeout, 0)}, code: providerTimeout,
+		{name: "out of time, with nothing seen", from: scripted{err: failed(provider.Timeout, 0)}, code: openai.ProviderTimeout,
 			outcome: ledger.Failed, says: []string{"Counted: $WORST of your spending limit", "Nothing was taken from your quota."}},
-		{name: "out of time, with some text", from: scripted{[]provider.Part{hello}, failed(provider.Timeout, 0)}, code: inStream + providerTimeout, whole: providerTimeout,
+		{name: "out of time, with some text", from: scripted{[]provider.Part{hello}, failed(provider.Timeout, 0)}, code: inStream + openai.ProviderTimeout, whole: openai.ProviderTimeout,
 			tokens: price.Usage{Output: seen}, outcome: ledger.Failed,
 			says: []string{"Counted: TOKENS tokens and $WORST of your spending limit", "Nothing was taken from your quota."}},
 		{name: "usage and text, no finish_reason", from: scripted{[]provider.Part{hello, reported(billed)}, failed(provider.Broken, 200)},
-			code: inStream + providerError, up: 200, whole: providerError, tokens: billed, ledger: &billed, outcome: ledger.Failed,
+			code: inStream + openai.ProviderError, up: 200, whole: openai.ProviderError, tokens: billed, ledger: &billed, outcome: ledger.Failed,
 			says: []string{"Counted: 27 tokens and $0.0000192 of your spending limit. Nothing was taken from your quota."}},
 		{name: "a failure with a report and no text", from: scripted{[]provider.Part{reported(billed)}, failed(provider.Broken, 200)},
-			code: providerError, up: 200, tokens: billed, ledger: &billed, outcome: ledger.Failed,
+			code: openai.ProviderError, up: 200, tokens: billed, ledger: &billed, outcome: ledger.Failed,
 			says: []string{"Counted: 27 tokens and $0.0000192 of your spending limit. Nothing was taken from your quota."}},
 		{name: "a failure without a report and text", from: scripted{[]provider.Part{}, failed(provider.Broken, 200)},
-			code: providerError, up: 200, outcome: ledger.Failed, says: []string{"Counted: $WORST", "Nothing was taken from your quota."}},
-		{name: "never sent", from: scripted{err: failed(provider.Unreachable, 0)}, code: providerError, says: []string{"Nothing was taken from your quota. Try again later."}},
+			code: openai.ProviderError, up: 200, outcome: ledger.Failed, says: []string{"Counted: $WORST", "Nothing was taken from your quota."}},
+		{name: "never sent", from: scripted{err: failed(provider.Unreachable, 0)}, code: openai.ProviderError, says: []string{"Nothing was taken from your quota. Try again later."}},
 
 		{name: "a report of less than was seen", from: scripted{[]provider.Part{text(strings.Repeat("word ", 50)), finished("stop"), reported(billed)}, nil},
 			tokens: billed, quota: 1, ledger: &price.Usage{Input: 20, Output: 51}, estimated: true, outcome: ledger.Completed, logged: "reported less output than it sent"},
@@ -271,7 +272,7 @@ func answered(t *testing.T, a answer, stream bool) (text, finish string) {
 		pieces = streamed(a.body)
 	}
 	for _, piece := range pieces {
-		var c completion
+		var c openai.Completion
 		if json.Unmarshal([]byte(piece), &c) != nil {
 			continue // [DONE]
 		}
@@ -467,7 +468,7 @@ func TestUnsettledIsSaid(t *testing.T) {
 	g.freeze(0)
 	g.provide(breaksWith(func() { g.net.Plan = func(string, []byte) faults.Fault { return faults.Throttled } }))
 	e := g.wireError(g.chat(g.token("123", ""), cvCall("Hi.", false)))
-	if e.Code != string(providerError) || strings.Contains(e.Message, "Nothing was taken") || !strings.Contains(e.Message, "The call could not be settled: your quota comes back by itself") {
+	if e.Code != string(openai.ProviderError) || strings.Contains(e.Message, "Nothing was taken") || !strings.Contains(e.Message, "The call could not be settled: your quota comes back by itself") {
 		t.Errorf("%+v", e)
 	}
 }
@@ -476,7 +477,7 @@ func TestUnsettledIsSaid(t *testing.T) {
 func TestLongWaits(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{0, 1, time.Second, math.MaxInt64 - 1, math.MaxInt64} {
-		if got := ceilSeconds(d); got < 0 || got < int64(d/time.Second) || got > int64(d/time.Second)+1 {
+		if got := openai.Seconds(d); got < 0 || got < int64(d/time.Second) || got > int64(d/time.Second)+1 {
 			t.Errorf("%d: %d s", d, got)
 		}
 		if got := ceilMillis(d); got < 0 || d-got >= time.Millisecond {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
 )
 
@@ -45,7 +46,7 @@ func TestCloudFrontRequired(t *testing.T) {
 		} {
 			r := through(g.request(http.MethodPost, chatPath, token, chatBody("docqa", "Hi")))
 			edit(r.Header)
-			if a := g.do(r); a.status != http.StatusForbidden || g.wireError(a).Code != string(originNotAllowed) {
+			if a := g.do(r); a.status != http.StatusForbidden || g.wireError(a).Code != string(openai.OriginNotAllowed) {
 				t.Errorf("%s: %d %s", name, a.status, a.body)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/dunglas/httpsfv"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/local/faults"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -113,7 +114,7 @@ func TestBufferedAnswer(t *testing.T) {
 
 	// The usage is the provider's, cached and reasoning tokens included.
 	a = g.chat(user, chatBody("docqa", "[[cached:5]][[reasoning:7]]"))
-	var c completion
+	var c openai.Completion
 	if err := json.Unmarshal([]byte(a.body), &c); err != nil {
 		t.Fatal(err)
 	}
@@ -160,10 +161,10 @@ func TestStreamedAnswer(t *testing.T) {
 		if last := list[len(list)-1]; last != "[DONE]" {
 			t.Errorf("last event %s", last)
 		}
-		var chunks []completion
+		var chunks []openai.Completion
 		ids := map[string]bool{}
 		for _, e := range list[:len(list)-1] {
-			var c completion
+			var c openai.Completion
 			if err := json.Unmarshal([]byte(e), &c); err != nil {
 				t.Fatal(err)
 			}
@@ -236,8 +237,8 @@ func TestHeadersOfAdmission(t *testing.T) {
 		tokenReset := time.Duration(worst) * 72 * time.Millisecond
 		want := []item{
 			{"requests", map[string]any{"r": int64(59), "t": int64(1)}},
-			{"tokens", map[string]any{"r": 50_000 - worst, "t": ceilSeconds(tokenReset)}},
-			{"spend", map[string]any{"r": 2_000_000 - cost, "t": ceilSeconds(time.Duration(cost) * 43200 * time.Microsecond)}},
+			{"tokens", map[string]any{"r": 50_000 - worst, "t": openai.Seconds(tokenReset)}},
+			{"spend", map[string]any{"r": 2_000_000 - cost, "t": openai.Seconds(time.Duration(cost) * 43200 * time.Microsecond)}},
 		}
 		if diff := cmp.Diff(want, list(t, a, "RateLimit"), items); diff != "" {
 			t.Errorf("RateLimit (-want +got):\n%s", diff)
@@ -683,8 +684,8 @@ func TestLimits(t *testing.T) {
 	u := g.upstream.Calls()[0].Billed
 	cost := (u.Input*400_000 + u.Output*1_600_000 + 999_999) / 1_000_000
 	check(user, head("user", "123", "user")+limit("requests", "requests", 60, 60, 59, 1)+","+
-		limit("tokens", "tokens", 50_000, 3600, 50_000-u.Total(), ceilSeconds(time.Duration(u.Total())*72*time.Millisecond))+","+
-		limit("spend", "usd_micros", 2_000_000, 86_400, 2_000_000-cost, ceilSeconds(time.Duration(cost)*43200*time.Microsecond))+","+
+		limit("tokens", "tokens", 50_000, 3600, 50_000-u.Total(), openai.Seconds(time.Duration(u.Total())*72*time.Millisecond))+","+
+		limit("spend", "usd_micros", 2_000_000, 86_400, 2_000_000-cost, openai.Seconds(time.Duration(cost)*43200*time.Microsecond))+","+
 		limit("cv", "requests", 3, 86_400, 2, 8*3600)+`]}`)
 
 	// A used-up quota says when the next is free.

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
 
 var headerNames = sync.OnceValue(func() *regexp.Regexp {
@@ -15,17 +17,17 @@ var headerNames = sync.OnceValue(func() *regexp.Regexp {
 // cors refuses pages of origins that are neither listed nor our own: a page may
 // post without asking first. A listed one may read the answer, errors included.
 // A caller who goes round the distribution in front is refused likewise.
-func (h *Handler) cors(w http.ResponseWriter, r *http.Request) *apiError {
+func (h *Handler) cors(w http.ResponseWriter, r *http.Request) *openai.Error {
 	cloudFront := h.Policy.CloudFront
 	if cloudFront != nil && cloudFront.Required && !h.Source.Proven(r) {
-		return refuse(originNotAllowed, "", "This address is not for callers. Use the one that was published.")
+		return openai.Errorf(openai.OriginNotAllowed, "", "This address is not for callers. Use the one that was published.")
 	}
 	header := w.Header()
 	header.Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
 	listed := h.Policy.CORS != nil && slices.Contains(h.Policy.CORS.Origins, origin)
 	if origin != "" && !listed && !isOwn(origin, h.base(r)) {
-		return refuse(originNotAllowed, "", "Pages of this origin may not call here.")
+		return openai.Errorf(openai.OriginNotAllowed, "", "Pages of this origin may not call here.")
 	}
 	if origin != "" {
 		header.Set("Access-Control-Allow-Origin", origin)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/local/faults"
 )
 
@@ -143,7 +144,7 @@ func TestOrigins(t *testing.T) {
 				case may:
 					readable(t, a, tc.origin)
 				default:
-					g.refused(t, a, originNotAllowed, "")
+					g.refused(t, a, openai.OriginNotAllowed, "")
 					if a.header.Get("Access-Control-Allow-Origin") != "" {
 						t.Errorf("%s may read the answer", tc.origin)
 					}
@@ -156,7 +157,7 @@ func TestOrigins(t *testing.T) {
 	for _, g := range []*rig{g, without} {
 		for _, token := range []string{"", g.token("123", "")} {
 			r := g.from(evilOrigin, http.MethodPost, chatPath, token, chatBody("docqa", "Hi"))
-			g.refused(t, g.do(r), originNotAllowed, "")
+			g.refused(t, g.do(r), openai.OriginNotAllowed, "")
 		}
 		g.untouched(t)
 	}

@@ -5,10 +5,11 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
 
 // models answers GET /v1/models: the features that the caller may use.
-func (h *Handler) models(w http.ResponseWriter, r *http.Request, e *entry) *apiError {
+func (h *Handler) models(w http.ResponseWriter, r *http.Request, e *entry) *openai.Error {
 	id, apiErr := h.identify(r)
 	if apiErr != nil {
 		return apiErr
@@ -27,12 +28,12 @@ func (h *Handler) models(w http.ResponseWriter, r *http.Request, e *entry) *apiE
 	for _, name := range h.Policy.FeatureNames(id.tier.Name) {
 		list.Data = append(list.Data, model{name, "model", h.started.Unix(), "tokenfuse"})
 	}
-	answerJSON(w, list)
+	openai.Answer(w, list)
 	return nil
 }
 
 // limits answers GET /v1/limits: the caller's own limits as they stand.
-func (h *Handler) limits(w http.ResponseWriter, r *http.Request, e *entry) *apiError {
+func (h *Handler) limits(w http.ResponseWriter, r *http.Request, e *entry) *openai.Error {
 	id, apiErr := h.identify(r)
 	if apiErr != nil {
 		return apiErr
@@ -45,11 +46,11 @@ func (h *Handler) limits(w http.ResponseWriter, r *http.Request, e *entry) *apiE
 	setting, fuseErr := fuseState()
 	if fuseErr != nil {
 		logger(r.Context()).Error("the fuse was never read", "error", fuseErr)
-		return unavailable(storeUnavailable, "The limits could not be read at the moment. Try again.")
+		return openai.Unavailable(openai.StoreUnavailable, "The limits could not be read at the moment. Try again.")
 	}
 	if err != nil {
 		logger(r.Context()).Error("peek failed", "error", err)
-		return unavailable(storeUnavailable, "The limits could not be read at the moment. Try again.")
+		return openai.Unavailable(openai.StoreUnavailable, "The limits could not be read at the moment. Try again.")
 	}
 	var view struct {
 		Identity struct {
@@ -78,11 +79,6 @@ func (h *Handler) limits(w http.ResponseWriter, r *http.Request, e *entry) *apiE
 		}
 		view.Limits = append(view.Limits, limits.ViewOf(l, s))
 	}
-	answerJSON(w, view)
+	openai.Answer(w, view)
 	return nil
-}
-
-func answerJSON(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(encode(v))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
@@ -59,13 +60,13 @@ func TestFallbackReservesTheDearer(t *testing.T) {
 	t.Parallel()
 	s := newSpare(t)
 	o := s.handler.offers[audience{policy.User, limits.User}]["docqa"]
-	req, apiErr := parseChat([]byte(docqaCall))
+	req, apiErr := openai.ParseChat([]byte(docqaCall))
 	if apiErr != nil {
-		t.Fatal(apiErr.message)
+		t.Fatal(apiErr.Message)
 	}
 	c, apiErr := capRequest(req, o)
 	if apiErr != nil {
-		t.Fatal(apiErr.message)
+		t.Fatal(apiErr.Message)
 	}
 	// "You answer questions." and "What is a token bucket?" have 21 and 23 bytes;
 	// exactly they are 4 and 6 tokens.
@@ -130,7 +131,7 @@ func TestFallback(t *testing.T) {
 					t.Fatalf("%d %s", a.status, a.body)
 				}
 				if tt.upstream != 0 {
-					if e := s.wireError(a); e.Code != string(providerError) || e.Upstream == nil || *e.Upstream != tt.upstream {
+					if e := s.wireError(a); e.Code != string(openai.ProviderError) || e.Upstream == nil || *e.Upstream != tt.upstream {
 						t.Errorf("%+v", e)
 					}
 				}
@@ -181,7 +182,7 @@ func TestBreaker(t *testing.T) {
 	cv := `{"model":"cv","messages":[{"role":"user","content":"Hi."}],"max_tokens":10}`
 	before := s.remaining(token)
 	for range 5 {
-		if e := s.wireError(s.chat(token, cv)); e.Code != string(providerError) || e.Upstream == nil || *e.Upstream != 503 {
+		if e := s.wireError(s.chat(token, cv)); e.Code != string(openai.ProviderError) || e.Upstream == nil || *e.Upstream != 503 {
 			t.Fatalf("%+v", e)
 		}
 	}
@@ -190,7 +191,7 @@ func TestBreaker(t *testing.T) {
 		t.Fatalf("%d calls of 5", asked)
 	}
 	e := s.wireError(s.chat(token, cv))
-	if e.Code != string(providerError) || e.Upstream != nil || !strings.Contains(e.Message, "Nothing was taken") {
+	if e.Code != string(openai.ProviderError) || e.Upstream != nil || !strings.Contains(e.Message, "Nothing was taken") {
 		t.Errorf("while it is open: %+v", e)
 	}
 	if a := s.chat(token, docqaCall); a.status != http.StatusOK {

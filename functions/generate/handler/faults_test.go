@@ -16,6 +16,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/local/engine"
@@ -296,7 +297,7 @@ func TestStoreFaults(t *testing.T) {
 // wantUnavailable asserts a 503, and that no unmetered call was made.
 func (g *ground) wantUnavailable(a answer) {
 	g.t.Helper()
-	if e := g.wireError(a); a.status != http.StatusServiceUnavailable || e.Code != string(storeUnavailable) ||
+	if e := g.wireError(a); a.status != http.StatusServiceUnavailable || e.Code != string(openai.StoreUnavailable) ||
 		a.header.Get("Retry-After") != "1" || a.header.Get("X-Should-Retry") != "true" {
 		g.t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}

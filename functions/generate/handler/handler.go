@@ -22,8 +22,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +37,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -87,7 +90,7 @@ type audience struct {
 	kind limits.Kind
 }
 
-type route func(*Handler, http.ResponseWriter, *http.Request, *entry) *apiError
+type route func(*Handler, http.ResponseWriter, *http.Request, *entry) *openai.Error
 
 // New prepares all that requests have in common.
 func New(cfg Config) (*Handler, error) {
@@ -146,9 +149,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if v := recover(); v != nil {
 			logger(ctx).Error("panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
-			failure := refuse(internalFailure, "", "Something went wrong on our side.")
+			failure := openai.Errorf(openai.InternalError, "", "Something went wrong on our side.")
 			if e.admitted {
-				failure.message += " " + e.taken()
+				failure.Message += " " + e.taken()
 			}
 			answerFailure(w, e, failure)
 		}
@@ -159,33 +162,33 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // answerFailure answers with an error, as an event if the answer is a stream.
-func answerFailure(w http.ResponseWriter, e *entry, err *apiError) {
-	e.outcome = string(err.code)
-	if err.limit != nil {
-		e.limit = err.limit.Limit
+func answerFailure(w http.ResponseWriter, e *entry, err *openai.Error) {
+	e.outcome = string(err.Code)
+	if err.Denied != nil {
+		e.limit = err.Denied.Limit
 	}
 	if e.streaming {
 		x := exchange{w: w, rc: http.NewResponseController(w)}
-		x.event(err.envelope())
+		x.event(err.Envelope())
 		return
 	}
-	err.write(w)
+	err.Write(w)
 }
 
 // route checks route, method and origin, and passes on.
-func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *entry) *apiError {
+func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *entry) *openai.Error {
 	originErr := h.cors(w, r) // its headers make the next errors readable, too
 	methods, known := h.routes[r.URL.Path]
 	serve := methods[r.Method]
 	switch {
 	case r.Method == http.MethodOptions:
 	case r.URL.Path == "/v1/responses":
-		return refuse(notFound, "", "The responses API is not served here. Use chat completions: POST /v1/chat/completions.")
+		return openai.Errorf(openai.NotFound, "", "The responses API is not served here. Use chat completions: POST /v1/chat/completions.")
 	case !known:
-		return refuse(notFound, "", "There is nothing at this address.")
+		return openai.Errorf(openai.NotFound, "", "There is nothing at this address.")
 	case serve == nil:
 		w.Header().Set("Allow", allowed(methods))
-		return refuse(methodNotAllowed, "", "The method must be %s.", allowed(methods))
+		return openai.Errorf(openai.MethodNotAllowed, "", "The method must be %s.", allowed(methods))
 	}
 	if originErr != nil {
 		return originErr
@@ -207,7 +210,7 @@ func (h *Handler) shown(r *http.Request) string {
 }
 
 func allowed(methods map[string]route) string {
-	return strings.Join(append(names(methods), http.MethodOptions), ", ")
+	return strings.Join(append(slices.Sorted(maps.Keys(methods)), http.MethodOptions), ", ")
 }
 
 // requestID is the gateway's id of the request, or a new one.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -21,16 +22,16 @@ var exposed = strings.Join([]string{
 
 // limitHeaders tells the state of the limits: all of them after an admission,
 // the one that denied after a denial.
-func limitHeaders(h http.Header, o *offer, d bucket.Decision, denied *limitError) {
+func limitHeaders(h http.Header, o *offer, d bucket.Decision, denied *openai.Error) {
 	h.Set("RateLimit-Policy", o.policy)
 	var list strings.Builder
 	for i, s := range d.Limits {
-		name, remaining, seconds := s.Limit.Name, o.limits[i].Shown(s.Remaining), ceilSeconds(s.FullIn)
+		name, remaining, seconds := s.Limit.Name, o.limits[i].Shown(s.Remaining), openai.Seconds(s.FullIn)
 		if denied != nil {
-			if name != denied.Limit {
+			if name != denied.Denied.Limit {
 				continue
 			}
-			seconds = denied.RetryAfter
+			seconds = openai.Seconds(denied.RetryAfter)
 		}
 		if list.Len() > 0 {
 			list.WriteString(", ")

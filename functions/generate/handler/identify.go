@@ -7,6 +7,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
 )
@@ -29,13 +30,13 @@ func (i identity) shownID() string { return i.kind.ShownID(i.id) }
 
 // identify tells who calls. A token that is no good is refused; it never makes
 // its bearer anonymous.
-func (h *Handler) identify(r *http.Request) (identity, *apiError) {
+func (h *Handler) identify(r *http.Request) (identity, *openai.Error) {
 	token, anonymous, err := auth.Bearer(r.Header.Values("Authorization"))
 	if err == nil && anonymous {
 		return h.identifyAnonymous(r)
 	}
 	if err == nil && h.Verifier == nil {
-		return identity{}, refuse(invalidToken, "", "Tokens are not accepted here.")
+		return identity{}, openai.Errorf(openai.InvalidToken, "", "Tokens are not accepted here.")
 	}
 	var user auth.User
 	if err == nil {
@@ -43,11 +44,11 @@ func (h *Handler) identify(r *http.Request) (identity, *apiError) {
 	}
 	switch {
 	case errors.Is(err, auth.ErrExpired):
-		return identity{}, refuse(tokenExpired, "", "The token has expired. Sign in again.")
+		return identity{}, openai.Errorf(openai.TokenExpired, "", "The token has expired. Sign in again.")
 	case errors.Is(err, auth.ErrUnavailable):
-		return identity{}, unavailable(keysUnavailable, "Tokens cannot be checked at the moment. Try again.")
+		return identity{}, openai.Unavailable(openai.KeysUnavailable, "Tokens cannot be checked at the moment. Try again.")
 	case err != nil:
-		return identity{}, refuse(invalidToken, "", "The Authorization header has no valid token.")
+		return identity{}, openai.Errorf(openai.InvalidToken, "", "The Authorization header has no valid token.")
 	}
 	tier := h.Policy.Tiers[policy.User]
 	if plan := h.Policy.Tiers[user.Plan]; plan != nil && plan.Name != policy.Anonymous {
@@ -61,10 +62,10 @@ const passHeader = "X-Challenge-Pass"
 
 // identifyAnonymous names a caller without a token: by its pass, if it sends
 // one, else by its network and client.
-func (h *Handler) identifyAnonymous(r *http.Request) (identity, *apiError) {
+func (h *Handler) identifyAnonymous(r *http.Request) (identity, *openai.Error) {
 	tier := h.Policy.Tiers[policy.Anonymous]
 	if tier == nil {
-		return identity{}, refuse(invalidToken, "", "A token is needed. Sign in.")
+		return identity{}, openai.Errorf(openai.InvalidToken, "", "A token is needed. Sign in.")
 	}
 	at, apiErr := h.locate(r)
 	if apiErr != nil {
@@ -95,7 +96,7 @@ type location struct {
 // locate names the network of a request. The address is that of the connection,
 // or what our own distribution says of it; headers that claim another are not
 // looked at.
-func (h *Handler) locate(r *http.Request) (location, *apiError) {
+func (h *Handler) locate(r *http.Request) (location, *openai.Error) {
 	signals, err := h.Source.Signals(r)
 	if err != nil {
 		return location{}, unknownSource(r, err)
@@ -107,23 +108,23 @@ func (h *Handler) locate(r *http.Request) (location, *apiError) {
 	return location{signals, networks}, nil
 }
 
-func unknownSource(r *http.Request, err error) *apiError {
+func unknownSource(r *http.Request, err error) *openai.Error {
 	// The owner's mistake if anybody's: a distribution that does not say for whom it
 	// asks.
 	logger(r.Context()).Error("the source of a request is unknown", "error", err)
-	return refuse(invalidToken, "", "The source of the request is unknown. Sign in.")
+	return openai.Errorf(openai.InvalidToken, "", "The source of the request is unknown. Sign in.")
 }
 
 // challengeFailed is the refusal of a pass or of a solution.
-func (h *Handler) challengeFailed(r *http.Request, err error) *apiError {
+func (h *Handler) challengeFailed(r *http.Request, err error) *openai.Error {
 	var refusal challenge.Refusal
 	if errors.As(err, &refusal) {
-		e := refuse(challengeFailed, "", "%s", string(refusal))
-		e.challengeURL = h.challengeURL(r)
+		e := openai.Errorf(openai.ChallengeFailed, "", "%s", string(refusal))
+		e.ChallengeURL = h.challengeURL(r)
 		return e
 	}
 	logger(r.Context()).Error("a challenge could not be checked", "error", err)
-	return unavailable(challengeUnavailable, "Challenges cannot be checked at the moment. Try again.")
+	return openai.Unavailable(openai.ChallengeUnavailable, "Challenges cannot be checked at the moment. Try again.")
 }
 
 // challengeURL is the absolute address of the challenge, as the caller reaches

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/local/faults"
 )
 
@@ -48,7 +49,7 @@ func TestAnonymousForms(t *testing.T) {
 	if a := alone.chat("anonymous", chatBody("docqa", "Hi")); a.status != http.StatusOK {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	alone.refused(t, alone.chat(g.token("123", ""), chatBody("docqa", "Hi")), invalidToken, "")
+	alone.refused(t, alone.chat(g.token("123", ""), chatBody("docqa", "Hi")), openai.InvalidToken, "")
 }
 
 func TestTokenForms(t *testing.T) {
@@ -113,7 +114,7 @@ func TestNetworks(t *testing.T) {
 	for _, addr := range []string{"", "@", "example.com:80", "203.0.113.7:", "300.1.1.1:80"} {
 		r := g.request(http.MethodGet, "/v1/limits", "", "")
 		r.RemoteAddr = addr
-		g.refused(t, g.do(r), invalidToken, "")
+		g.refused(t, g.do(r), openai.InvalidToken, "")
 	}
 }
 

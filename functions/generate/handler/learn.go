@@ -3,6 +3,8 @@ package handler
 import (
 	"context"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
 
 // learn records whose a verified e-mail address is, so that support finds its user. It
@@ -21,8 +23,8 @@ const learnTime = time.Second
 
 // learnDenied is learn for a call that was not admitted: its caller is whom support
 // will be asked about. A store that cannot be reached is not asked once more.
-func (h *Handler) learnDenied(ctx context.Context, id identity, denial *apiError) {
-	if denial.code == storeUnavailable {
+func (h *Handler) learnDenied(ctx context.Context, id identity, denial *openai.Error) {
+	if denial.Code == openai.StoreUnavailable {
 		return
 	}
 	ctx, cancel := detached(ctx, learnTime)

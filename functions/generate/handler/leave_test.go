@@ -18,6 +18,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/faults"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -90,7 +91,7 @@ func (f *front) wantLeft(want settled) {
 	await(f.t, f.ended, "the provider's side of the call ends")
 	await(f.t, f.returned, "the handler returns")
 	f.wantSettled(f.token, want, price.Usage{Input: f.cvInput()})
-	f.wantOutcome(string(callerLeft))
+	f.wantOutcome(string(openai.CallerLeft))
 }
 
 // wantOutcome asserts what the log says of the call.
@@ -354,7 +355,7 @@ func TestStallUntilTheEnd(t *testing.T) {
 	await(t, f.ended, "the provider's side of the call ends")
 	body, err := io.ReadAll(answer.Body)
 	if err == nil { // else our reading came too late on a slow machine
-		wantBrokenStream(t, string(body), callerLeft)
+		wantBrokenStream(t, string(body), openai.CallerLeft)
 	}
 	f.wantLeft(leftWithSome)
 }
@@ -379,7 +380,7 @@ func TestSlowSettle(t *testing.T) {
 		t.Fatalf("%v after %q", err, body)
 	}
 	await(t, f.returned, "the handler returns")
-	f.wantAnswer(response(answer, body), false, providerTimeout, 200)
+	f.wantAnswer(response(answer, body), false, openai.ProviderTimeout, 200)
 	f.wantSettled(f.token, settled{paysNothing, 0, hasWorst, ledger.Failed}, price.Usage{Input: f.cvInput()})
 }
 
@@ -442,7 +443,7 @@ func TestLeaveBeforeTheCall(t *testing.T) {
 		leave()
 	}()
 	a := f.do(f.request(http.MethodPost, "/v1/chat/completions", f.token, cvCall("Hi.", false)).WithContext(ctx))
-	if e := f.wireError(a); e.Code != string(callerLeft) {
+	if e := f.wireError(a); e.Code != string(openai.CallerLeft) {
 		t.Errorf("%+v", e)
 	}
 	if n := len(f.upstream.Calls()); n != 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/emf"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
@@ -74,14 +75,14 @@ func (e *entry) metrics() []emf.Group {
 		add("ReservedUSD", emf.None, dollars(e.reserved.money))
 		add("SettledUSD", emf.None, dollars(e.settled.cost))
 		add("ProviderLatency", emf.Milliseconds, milliseconds(e.calling))
-		if e.outcome == string(providerError) || e.outcome == string(providerTimeout) {
+		if e.outcome == string(openai.ProviderError) || e.outcome == string(openai.ProviderTimeout) {
 			add("ProviderFailed", emf.Count, 1)
 		}
-	case e.outcome == string(challengeRequired):
+	case e.outcome == string(openai.ChallengeRequired):
 		add("Challenged", emf.Count, 1)
 	case e.limit != "":
 		denied = emf.Group{Dimensions: []emf.Dimension{{Name: "Limit", Value: e.limit}}, Metrics: []emf.Metric{{Name: "Denied", Unit: emf.Count, Value: 1}}}
-	case e.outcome == string(spendCeilingReached), e.outcome == string(fuseOpen), e.outcome == string(storeUnavailable):
+	case e.outcome == string(openai.SpendCeilingReached), e.outcome == string(openai.FuseOpen), e.outcome == string(openai.StoreUnavailable):
 		denied = emf.Group{Dimensions: []emf.Dimension{{Name: "Limit", Value: e.outcome}}, Metrics: []emf.Metric{{Name: "Denied", Unit: emf.Count, Value: 1}}}
 	}
 	return []emf.Group{offer, denied, overran}

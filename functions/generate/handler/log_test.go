@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/local/faults"
@@ -45,11 +46,11 @@ func indiscreet(http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var req struct {
 			Stream   bool
-			Messages []provider.Message
+			Messages []openai.Message
 		}
 		_ = json.NewDecoder(r.Body).Decode(&req)
 		prompt := req.Messages[len(req.Messages)-1].Content
-		quoted := `{"error":{"message":` + string(encode(prompt)) + `,"type":` + string(encode(prompt+" ")) + `,"code":` + string(encode(prompt+"!")) + `}}`
+		quoted := `{"error":{"message":` + string(openai.Encode(prompt)) + `,"type":` + string(openai.Encode(prompt+" ")) + `,"code":` + string(openai.Encode(prompt+"!")) + `}}`
 		content := `{"choices":[{"index":0,"delta":{"content":"` + secretAnswer + `"}}]}`
 		switch {
 		case strings.Contains(prompt, "refuse"):

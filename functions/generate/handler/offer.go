@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
@@ -65,7 +66,7 @@ func (o *offer) setBaseInput() {
 }
 
 // count is what a message costs of the input, framing included.
-func (o *offer) count(m provider.Message) (most int64) {
+func (o *offer) count(m openai.Message) (most int64) {
 	for _, c := range o.candidates {
 		most = max(most, c.count(m.Content))
 	}

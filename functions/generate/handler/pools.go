@@ -8,6 +8,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -18,7 +19,7 @@ type purse []*bucket.PoolReservation
 
 // setAside takes the worst case of a call from each pool that it draws on. If one
 // denies, the purse holds what the others gave.
-func (h *Handler) setAside(ctx context.Context, t *policy.Tier, amount price.Pico) (purse, *apiError) {
+func (h *Handler) setAside(ctx context.Context, t *policy.Tier, amount price.Pico) (purse, *openai.Error) {
 	var p purse
 	if amount == 0 {
 		return nil, nil // a free model
@@ -31,11 +32,11 @@ func (h *Handler) setAside(ctx context.Context, t *policy.Tier, amount price.Pic
 		}
 		if err != nil {
 			logger(ctx).Error("drawing from a pool failed", "pool", pool.Name, "error", err)
-			return p, unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")
+			return p, openai.Unavailable(openai.StoreUnavailable, "The call could not be admitted at the moment. Try again.")
 		}
 		logger(ctx).Warn("spend ceiling reached", "pool", pool.Name, "retry_after", denial.RetryAfter.String())
-		e := refuse(spendCeilingReached, "", "This service has reached its spending limit. You can ask again in %s.", inWords(denial.RetryAfter))
-		e.retryAfter = max(time.Second, denial.RetryAfter)
+		e := openai.Errorf(openai.SpendCeilingReached, "", "This service has reached its spending limit. You can ask again in %s.", inWords(denial.RetryAfter))
+		e.RetryAfter = max(time.Second, denial.RetryAfter)
 		return p, e
 	}
 	return p, nil
@@ -61,20 +62,20 @@ func (h *Handler) poolUsed(t *policy.Tier) float64 {
 }
 
 // obey holds a caller against the fuse.
-func (h *Handler) obey(r *http.Request, id identity, s fuse.Setting, err error) *apiError {
+func (h *Handler) obey(r *http.Request, id identity, s fuse.Setting, err error) *openai.Error {
 	switch {
 	case errors.Is(r.Context().Err(), context.Canceled):
-		return refuse(callerLeft, "", "The answer was not taken in time. Nothing was taken from your quota.")
+		return openai.Errorf(openai.CallerLeft, "", "The answer was not taken in time. Nothing was taken from your quota.")
 	case err != nil:
 		logger(r.Context()).Error("the fuse was never read", "error", err)
-		return unavailable(storeUnavailable, "The call could not be admitted at the moment. Try again.")
+		return openai.Unavailable(openai.StoreUnavailable, "The call could not be admitted at the moment. Try again.")
 	case s.State == fuse.Open, s.State == fuse.AnonymousOff && id.kind != limits.User:
-		e := refuse(fuseOpen, "", "This service is switched off for the moment.")
-		e.retryAfter = time.Minute
+		e := openai.Errorf(openai.FuseOpen, "", "This service is switched off for the moment.")
+		e.RetryAfter = time.Minute
 		if !s.Until.IsZero() {
-			e.retryAfter = max(time.Second, s.Until.Sub(h.Now()))
+			e.RetryAfter = max(time.Second, s.Until.Sub(h.Now()))
 		}
-		e.message += " You can ask again in " + inWords(e.retryAfter) + "."
+		e.Message += " You can ask again in " + inWords(e.RetryAfter) + "."
 		return e
 	case s.State == fuse.Challenge && id.kind == limits.Network && h.Challenges != nil:
 		return h.required(r)
@@ -83,9 +84,9 @@ func (h *Handler) obey(r *http.Request, id identity, s fuse.Setting, err error) 
 }
 
 // required asks for a solved challenge.
-func (h *Handler) required(r *http.Request) *apiError {
-	e := refuse(challengeRequired, "", "Please solve a challenge first; then you can go on at once.")
-	e.challengeURL = h.challengeURL(r)
+func (h *Handler) required(r *http.Request) *openai.Error {
+	e := openai.Errorf(openai.ChallengeRequired, "", "Please solve a challenge first; then you can go on at once.")
+	e.ChallengeURL = h.challengeURL(r)
 	return e
 }
 

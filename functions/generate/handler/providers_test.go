@@ -11,6 +11,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 )
@@ -45,7 +46,7 @@ func TestProvidersByKind(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = p.Call(t.Context(), provider.Request{
-			Model: "m", Messages: []provider.Message{{Role: "user", Content: "hi"}}, MaxOutputTokens: 1, MaxTokensField: "max_tokens"})
+			Model: "m", Messages: []openai.Message{{Role: "user", Content: "hi"}}, MaxOutputTokens: 1, MaxTokensField: "max_tokens"})
 		if path != tt.path || !strings.HasPrefix(auth, tt.auth) || (tt.auth == "") != (auth == "") {
 			t.Errorf("%s: called %s with %q: %v", tt.from.Kind, path, auth, err)
 		}

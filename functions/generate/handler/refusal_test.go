@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/emf"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/local/buffer"
 	"github.com/tokenfuse/tokenfuse/local/faults"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
@@ -59,7 +60,7 @@ func TestRefusalsAreShortInTheLog(t *testing.T) {
 		}
 	}
 	down := func(g *rig) { g.net.Plan = func(string, []byte) faults.Fault { return faults.LostRequest } }
-	quoted := func(s string) string { return string(encode(s)) }
+	quoted := func(s string) string { return string(openai.Encode(s)) }
 	for name, tt := range map[string]struct {
 		before  func(*rig)
 		request func(*rig) *http.Request

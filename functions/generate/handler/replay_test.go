@@ -178,7 +178,7 @@ func (g *rig) passesLeft(addr string) int {
 	r.RemoteAddr = addr
 	at, apiErr := g.handler.locate(r)
 	if apiErr != nil {
-		g.t.Fatal(apiErr.message)
+		g.t.Fatal(apiErr.Message)
 	}
 	state, err := g.handler.Buckets.Peek(g.t.Context(), "net#"+at.networks[0])
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/local/faults"
@@ -289,7 +290,7 @@ func wantWholeStream(t *testing.T, body string) {
 
 // wantBrokenStream asserts that a stream ends in an error, and in a way that no
 // client takes for success.
-func wantBrokenStream(t *testing.T, body string, want code) {
+func wantBrokenStream(t *testing.T, body string, want openai.Code) {
 	t.Helper()
 	data := streamed(body)
 	if strings.Contains(body, "[DONE]") || strings.Contains(body, `"finish_reason":"`) {
@@ -304,11 +305,11 @@ func wantBrokenStream(t *testing.T, body string, want code) {
 	}
 }
 
-const inStream code = "in-stream " // before a code: 200 has been sent already
+const inStream openai.Code = "in-stream " // before a code: 200 has been sent already
 
 // wantAnswer asserts what the caller gets: "" is success, a code an error,
 // inStream and a code an error after the answer has begun.
-func (g *rig) wantAnswer(a answer, stream bool, want code, upstreamStatus int) {
+func (g *rig) wantAnswer(a answer, stream bool, want openai.Code, upstreamStatus int) {
 	g.t.Helper()
 	late, isLate := strings.CutPrefix(string(want), string(inStream))
 	switch {
@@ -316,10 +317,10 @@ func (g *rig) wantAnswer(a answer, stream bool, want code, upstreamStatus int) {
 		if a.status != http.StatusOK {
 			g.t.Errorf("status %d: %s", a.status, a.body)
 		}
-		wantBrokenStream(g.t, a.body, code(late))
+		wantBrokenStream(g.t, a.body, openai.Code(late))
 	case want != "":
 		e := g.wireError(a)
-		if a.status != kinds[want].status || e.Code != string(want) || e.Type != "server_error" {
+		if a.status != want.Status() || e.Code != string(want) || e.Type != "server_error" {
 			g.t.Errorf("%d %s, want %s", a.status, a.body, want)
 		}
 		if (e.Upstream == nil) != (upstreamStatus == 0) || e.Upstream != nil && *e.Upstream != upstreamStatus {
@@ -359,7 +360,7 @@ func TestSettle(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		mark, way string
-		code      code
+		code      openai.Code
 		upstream  int
 		want      settled
 	}{
@@ -369,22 +370,22 @@ func TestSettle(t *testing.T) {
 		{"[[reasoning:40]]", both, "", 0, settled{paysBilled, 1, hasBilled, ledger.Completed}},
 		{"[[reasoning:300]]", both, "", 0, settled{paysBilled, 0, hasBilled, ledger.Completed}}, // nothing but reasoning: no answer
 		// Refused: nobody pays.
-		{"[[fail:500]]", both, providerError, 500, settled{paysNothing, 0, hasNothing, ""}},
-		{"[[fail:429]]", both, providerError, 429, settled{paysNothing, 0, hasNothing, ""}},
+		{"[[fail:500]]", both, openai.ProviderError, 500, settled{paysNothing, 0, hasNothing, ""}},
+		{"[[fail:429]]", both, openai.ProviderError, 429, settled{paysNothing, 0, hasNothing, ""}},
 		// May have been billed, but nothing was seen: the ledger assumes the worst.
-		{"[[fail:timeout]]", both, providerTimeout, 0, settled{paysNothing, 0, hasWorst, ledger.Failed}},
-		{"[[fail:empty]]", both, providerError, 200, settled{paysNothing, 0, hasWorst, ledger.Failed}},
+		{"[[fail:timeout]]", both, openai.ProviderTimeout, 0, settled{paysNothing, 0, hasWorst, ledger.Failed}},
+		{"[[fail:empty]]", both, openai.ProviderError, 200, settled{paysNothing, 0, hasWorst, ledger.Failed}},
 		// What was seen is all that was billed, also behind a caller who waits for the
 		// whole answer: the provider streams.
-		{"[[fail:cut]]", whole, providerError, 200, settled{paysBilled, 0, hasWorst, ledger.Failed}},
-		{"[[fail:cut]]", inEvents, inStream + providerError, 0, settled{paysBilled, 0, hasWorst, ledger.Failed}},
+		{"[[fail:cut]]", whole, openai.ProviderError, 200, settled{paysBilled, 0, hasWorst, ledger.Failed}},
+		{"[[fail:cut]]", inEvents, inStream + openai.ProviderError, 0, settled{paysBilled, 0, hasWorst, ledger.Failed}},
 		{"[[fail:nousage]]", both, "", 0, settled{paysBilled, 1, hasWorst, ledger.Completed}},
 	} {
 		t.Run(tt.mark, func(t *testing.T) {
 			t.Parallel()
 			eachWay(t, tt.way, func(t *testing.T, stream bool) {
 				g := newRig(t, func(yaml string) string {
-					if tt.code == providerTimeout {
+					if tt.code == openai.ProviderTimeout {
 						yaml = strings.ReplaceAll(yaml, "timeout: 20s", "timeout: 1s")
 					}
 					return yaml
@@ -446,7 +447,7 @@ func answering(usage string) func(http.Handler) http.Handler {
 // cvInput is how many tokens the prompt "Hi." to cv has.
 func (g *rig) cvInput() int64 {
 	o := g.handler.offers[audience{"user", limits.User}]["cv"]
-	return o.baseInput + o.count(provider.Message{Role: "user", Content: "Hi."})
+	return o.baseInput + o.count(openai.Message{Role: "user", Content: "Hi."})
 }
 
 var baseURL = regexp.MustCompile(`base_url: "[^"]*"`)
@@ -467,24 +468,24 @@ func TestSettleStrangeProvider(t *testing.T) {
 		name     string
 		model    func(http.Handler) http.Handler
 		way      string
-		code     code
+		code     openai.Code
 		upstream int
 		want     settled
 		billed   *price.Usage // Input 0: as we count it
 	}{
-		{"unreachable", nil, both, providerError, 0, settled{paysNothing, 0, hasNothing, ""}, nil},
-		{"redirect", modelOf(307, "", "", ""), both, providerError, 307, settled{paysNothing, 0, hasNothing, ""}, nil},
-		{"not found", modelOf(404, "text/html", "<p>", "<p>"), both, providerError, 404, settled{paysNothing, 0, hasNothing, ""}, nil},
-		{"HTML", modelOf(200, "text/html", "<p>", "<p>"), both, providerError, 200, settled{paysNothing, 0, hasWorst, ledger.Failed}, nil},
-		{"no content", modelOf(204, "", "", ""), both, providerError, 204, settled{paysNothing, 0, hasWorst, ledger.Failed}, nil},
-		{"no JSON", modelOf(200, "", "{", "data: {\n\n"), both, providerError, 200, settled{paysNothing, 0, hasWorst, ledger.Failed}, nil},
-		{"other JSON", modelOf(200, "", "[1]", "data: [1]\n\n"), both, providerError, 200, settled{paysNothing, 0, hasWorst, ledger.Failed}, nil},
+		{"unreachable", nil, both, openai.ProviderError, 0, settled{paysNothing, 0, hasNothing, ""}, nil},
+		{"redirect", modelOf(307, "", "", ""), both, openai.ProviderError, 307, settled{paysNothing, 0, hasNothing, ""}, nil},
+		{"not found", modelOf(404, "text/html", "<p>", "<p>"), both, openai.ProviderError, 404, settled{paysNothing, 0, hasNothing, ""}, nil},
+		{"HTML", modelOf(200, "text/html", "<p>", "<p>"), both, openai.ProviderError, 200, settled{paysNothing, 0, hasWorst, ledger.Failed}, nil},
+		{"no content", modelOf(204, "", "", ""), both, openai.ProviderError, 204, settled{paysNothing, 0, hasWorst, ledger.Failed}, nil},
+		{"no JSON", modelOf(200, "", "{", "data: {\n\n"), both, openai.ProviderError, 200, settled{paysNothing, 0, hasWorst, ledger.Failed}, nil},
+		{"other JSON", modelOf(200, "", "[1]", "data: [1]\n\n"), both, openai.ProviderError, 200, settled{paysNothing, 0, hasWorst, ledger.Failed}, nil},
 		{"error for an answer", modelOf(200, "", `{"error":{"code":"x"}}`, "data: {\"error\":{\"code\":\"x\"}}\n\n"),
-			both, providerError, 200, settled{paysNothing, 0, hasWorst, ledger.Failed}, nil},
+			both, openai.ProviderError, 200, settled{paysNothing, 0, hasWorst, ledger.Failed}, nil},
 		{"garbage after a beginning", modelOf(200, "", "", "data: {\"choices\":[{\"delta\":{\"content\":\"Hello there\"}}]}\n\ndata: ?\n\n"),
-			inEvents, inStream + providerError, 0, settled{paysBilled, 0, hasWorst, ledger.Failed}, seen},
+			inEvents, inStream + openai.ProviderError, 0, settled{paysBilled, 0, hasWorst, ledger.Failed}, seen},
 		{"end without a finish_reason", modelOf(200, "", "", "data: {\"choices\":[{\"delta\":{\"content\":\"Hello there\"}}]}\n\ndata: [DONE]\n\n"),
-			inEvents, inStream + providerError, 0, settled{paysBilled, 0, hasWorst, ledger.Failed}, seen},
+			inEvents, inStream + openai.ProviderError, 0, settled{paysBilled, 0, hasWorst, ledger.Failed}, seen},
 
 		// Above the cap, and above all that the limit holds: charged in full.
 		{"above the cap", answering(`{"prompt_tokens":40,"completion_tokens":5000}`), both, "", 0,
@@ -528,7 +529,7 @@ func TestSettleStrangeProvider(t *testing.T) {
 				}
 				g.wantSettled(token, tt.want, billed)
 				if billed.Total() > 50_000 {
-					if e := g.wireError(g.chat(token, cvCall("Hi.", stream))); e.Code != string(rateLimitExceeded) || e.Limit != "tokens" || *e.Remaining != 0 {
+					if e := g.wireError(g.chat(token, cvCall("Hi.", stream))); e.Code != string(openai.RateLimitExceeded) || e.Limit != "tokens" || *e.Remaining != 0 {
 						t.Errorf("in debt, the next call gets %+v", e)
 					}
 				}
@@ -610,7 +611,7 @@ func TestSettlePanic(t *testing.T) {
 				g.provide(brittle{tt.at})
 				token := g.token("123", "")
 				a := g.chat(token, cvCall("Hi.", stream))
-				want := internalFailure
+				want := openai.InternalError
 				if stream && tt.begun {
 					want = inStream + want
 				}
@@ -675,7 +676,7 @@ func TestSettleBeforeTheDeadline(t *testing.T) {
 			if ended := <-cancelled; ended.Sub(start) < forCall-50*time.Millisecond || deadline.Sub(ended) < settleMargin-500*time.Millisecond {
 				t.Errorf("the call was ended after %s, want %s", ended.Sub(start), forCall)
 			}
-			g.wantAnswer(a, false, providerTimeout, 0)
+			g.wantAnswer(a, false, openai.ProviderTimeout, 0)
 			if !storeHangs {
 				g.wantSettled(token, settled{paysNothing, 0, hasWorst, ledger.Failed}, price.Usage{Input: g.cvInput()})
 			} else if events := g.spendEvents(); len(events) != 1 {
@@ -724,7 +725,7 @@ func TestTooLate(t *testing.T) {
 	defer cancel()
 	sends := g.sends.Load()
 	a := g.do(g.request(http.MethodPost, "/v1/chat/completions", token, cvCall("Hi.", false)).WithContext(ctx))
-	g.wantAnswer(a, false, providerTimeout, 0)
+	g.wantAnswer(a, false, openai.ProviderTimeout, 0)
 	if g.sends.Load() != sends || len(g.upstream.Calls()) != 0 {
 		t.Error("something was sent")
 	}

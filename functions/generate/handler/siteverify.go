@@ -7,6 +7,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -27,7 +28,7 @@ var (
 )
 
 // mayAsk counts a call to the third party, or refuses it.
-func (h *Handler) mayAsk(r *http.Request, at location, allowed allowance) *apiError {
+func (h *Handler) mayAsk(r *http.Request, at location, allowed allowance) *openai.Error {
 	source, client, err := h.sender(at)
 	if err != nil {
 		return unknownSource(r, err)

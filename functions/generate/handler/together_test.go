@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
@@ -213,7 +214,7 @@ func wantWholeQuota(t *testing.T, g *rig, h *Handler, token string) {
 			t.Errorf("status %d, %s remain, want %s: %s", a.status, got, want, a.body)
 		}
 	}
-	if e := g.wireError(g.chat(token, cvCall("Hi.", false))); e.Code != string(insufficientQuota) {
+	if e := g.wireError(g.chat(token, cvCall("Hi.", false))); e.Code != string(openai.InsufficientQuota) {
 		t.Errorf("the fourth call gets %+v", e)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
@@ -79,7 +80,7 @@ func TestTimeoutInAnAnswer(t *testing.T) {
 		g := setup{model: stalled(new(atomic.Int64))}.newRig(t, hasty)
 		g.freeze(0)
 		token := g.token("123", "")
-		want := providerTimeout
+		want := openai.ProviderTimeout
 		if stream {
 			want = inStream + want
 		}
@@ -126,7 +127,7 @@ func TestAnswersThatSayThatTheyFailed(t *testing.T) {
 					g := setup{model: model}.newRig(t)
 					g.freeze(0)
 					token := g.token("123", "")
-					want := providerError
+					want := openai.ProviderError
 					if stream && begun {
 						want = inStream + want
 					}

@@ -1,0 +1,44 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+)
+
+// maxBody bounds a request's body, in bytes.
+const maxBody = 1 << 20
+
+// ReadBody checks the type of a request's body, which must be JSON, and reads it. A body
+// of more than 1 MiB is refused.
+func ReadBody(r *http.Request) ([]byte, *Error) {
+	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
+		return nil, Errorf(UnsupportedMediaType, "", "The Content-Type must be application/json.")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, Errorf(BodyTooLarge, "", "The body is larger than %d bytes.", maxBody)
+	case err != nil:
+		return nil, Errorf(InvalidJSON, "", "The body could not be read.")
+	}
+	return body, nil
+}
+
+// Answer answers with v as JSON.
+func Answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(Encode(v)) // a client that has gone needs no answer
+}
+
+// Encode makes JSON of our own types, which cannot fail.
+func Encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}

@@ -1,0 +1,131 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// with is a good request with more members; extra begins without a comma.
+func with(extra string) string {
+	if extra != "" {
+		extra = "," + extra
+	}
+	return `{"model":"open","messages":[{"role":"user","content":"Hi"}]` + extra + `}`
+}
+
+const everything = `"max_tokens":50,"max_completion_tokens":60,"stream":true,"stream_options":{"include_usage":true},"temperature":0,"top_p":0.9,
+	"presence_penalty":-2,"frequency_penalty":2,"seed":-9007199254740993,"stop":["a","b"],"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"b":1,"a":2}}}`
+
+// What is encoded is what was read, and nothing else: a request that goes on says what
+// its caller said.
+func TestEncodedAsRead(t *testing.T) {
+	t.Parallel()
+	for _, extra := range []string{"", everything} {
+		req, apiErr := ParseChat([]byte(with(extra + strings.Repeat(`,"user":"u","n":1,"store":null`, min(1, len(extra))))))
+		if apiErr != nil {
+			t.Fatalf("%+v", apiErr)
+		}
+		encoded := Encode(req)
+		if diff := cmp.Diff(decoded(t, with(extra)), decoded(t, string(encoded))); diff != "" {
+			t.Errorf("encoded (-want +got):\n%s", diff)
+		}
+		again, apiErr := ParseChat(encoded)
+		if diff := cmp.Diff(req, again); apiErr != nil || diff != "" {
+			t.Errorf("%+v, read again (-want +got):\n%s", apiErr, diff)
+		}
+	}
+}
+
+func decoded(t *testing.T, s string) any {
+	t.Helper()
+	dec := json.NewDecoder(strings.NewReader(s))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		t.Fatalf("%v: %s", err, s)
+	}
+	return v
+}
+
+// A null says nothing, whatever the field.
+func TestNullIsAbsent(t *testing.T) {
+	t.Parallel()
+	plain, _ := ParseChat([]byte(with("")))
+	for name := range chatFields {
+		if name == "model" || name == "messages" {
+			continue
+		}
+		req, apiErr := ParseChat([]byte(with(`"` + name + `":null`)))
+		if diff := cmp.Diff(plain, req); apiErr != nil || diff != "" {
+			t.Errorf("%s: %+v %s", name, apiErr, diff)
+		}
+	}
+}
+
+func TestMaxOutput(t *testing.T) {
+	t.Parallel()
+	for extra, want := range map[string]int64{
+		"":                0,
+		`"max_tokens":50`: 50, `"max_completion_tokens":60`: 60,
+		`"max_tokens":50,"max_completion_tokens":60`:   50,
+		`"max_completion_tokens":50,"max_tokens":60`:   50,
+		`"max_completion_tokens":null,"max_tokens":60`: 60,
+	} {
+		req, apiErr := ParseChat([]byte(with(extra)))
+		if apiErr != nil || req.MaxOutput() != want {
+			t.Errorf("%s: %+v %+v, want %d", extra, req, apiErr, want)
+		}
+	}
+}
+
+// Whatever a caller sends, what is accepted is within the bounds of each field.
+func FuzzParseChat(f *testing.F) {
+	for _, s := range []string{with(""), with(`"max_tokens":10,"seed":1,"temperature":0.5,"stop":"a"`), `{"model":"open","messages":[{"role":"user","content":[{"type":"text","text":"a"}]}]}`,
+		with(everything), with(`"n":1,"N":2`),
+		with(`"stream":true,"stream_options":{"include_usage":true},"metadata":` + strings.Repeat(`{"a":`, 20) + `1` + strings.Repeat(`}`, 20))} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		req, apiErr := ParseChat(body)
+		if apiErr != nil {
+			if apiErr.Message == "" || !utf8.Valid(apiErr.Envelope()) || apiErr.Code.Status() != http.StatusBadRequest {
+				t.Errorf("%+v", apiErr)
+			}
+			return
+		}
+		if req.Model == "" || len(req.Messages) == 0 || req.MaxTokens < 0 || req.MaxCompletionTokens < 0 || len(req.Stop) > maxStops {
+			t.Errorf("%+v", req)
+		}
+		for _, m := range req.Messages {
+			if !utf8.ValidString(m.Content) || !strings.Contains(" system developer user assistant ", fmt.Sprintf(" %s ", m.Role)) {
+				t.Errorf("%+v", m)
+			}
+		}
+		for _, n := range []*float64{req.Temperature, req.TopP, req.PresencePenalty, req.FrequencyPenalty} {
+			if n != nil && !(*n >= -2 && *n <= 2) {
+				t.Errorf("%g", *n)
+			}
+		}
+		if req.ResponseFormat != nil && !json.Valid(req.ResponseFormat) {
+			t.Errorf("format %s", req.ResponseFormat)
+		}
+		if again, apiErr := ParseChat(Encode(req)); apiErr != nil || !cmp.Equal(req, again) {
+			t.Errorf("encoded and read again: %+v: %s", apiErr, cmp.Diff(req, again))
+		}
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(body, &fields); err != nil {
+			t.Fatal(err)
+		}
+		for name := range fields {
+			if chatFields[name] == nil {
+				t.Errorf("accepted %q", name)
+			}
+		}
+	})
+}

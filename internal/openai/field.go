@@ -1,0 +1,167 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tokenfuse/tokenfuse/internal/strictjson"
+)
+
+// field is a JSON value with its path.
+type field struct {
+	path string
+	raw  json.RawMessage
+}
+
+func (f field) invalid(format string, args ...any) *Error {
+	return Errorf(InvalidValue, f.path, f.path+" "+format+".", args...)
+}
+
+func (f field) unsupported(format string, args ...any) *Error {
+	return Errorf(UnsupportedParameter, f.path, f.path+" "+format+".", args...)
+}
+
+func unknownField(path, name string, known []string) *Error {
+	path = Clip(path)
+	for _, k := range known {
+		if k != name && strings.EqualFold(k, name) {
+			return Errorf(UnsupportedParameter, path, "%s is not supported; it is written %s.", path, k)
+		}
+	}
+	return Errorf(UnsupportedParameter, path, "%s is not supported here.", path)
+}
+
+// index is the path of an element.
+func (f field) index(i int) string { return fmt.Sprintf("%s[%d]", f.path, i) }
+
+// whole splits the object that is a whole body.
+func whole(body []byte) ([]strictjson.Member, *Error) {
+	if !utf8.Valid(body) {
+		return nil, Errorf(InvalidJSON, "", "The body is not valid UTF-8.")
+	}
+	if !json.Valid(body) {
+		return nil, Errorf(InvalidJSON, "", "The body is not valid JSON.")
+	}
+	return object(body, "")
+}
+
+// object splits the object at path; "" is the whole body.
+func object(raw json.RawMessage, path string) ([]strictjson.Member, *Error) {
+	members, err := strictjson.Object(raw)
+	if err == nil {
+		return members, nil
+	}
+	var twice *strictjson.DuplicateError
+	if errors.As(err, &twice) {
+		name := Clip(join(path, twice.Name))
+		return nil, Errorf(InvalidJSON, name, "%s stands twice.", name)
+	}
+	if path == "" {
+		return nil, Errorf(InvalidJSON, "", "The body must be a JSON object.")
+	}
+	return nil, Errorf(InvalidValue, path, "%s must be an object.", path)
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// Clip bounds what an error repeats of a caller's own names.
+func Clip(name string) string {
+	const longest = 100
+	if len(name) <= longest {
+		return name
+	}
+	return strings.ToValidUTF8(name[:longest], "") + "…"
+}
+
+func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
+
+func (f field) isOneOf(values ...string) bool {
+	var compact bytes.Buffer
+	if json.Compact(&compact, f.raw) != nil {
+		return false
+	}
+	for _, v := range values {
+		if compact.String() == v {
+			return true
+		}
+	}
+	return false
+}
+
+func (f field) text(maxBytes int) (string, *Error) {
+	var s string
+	if json.Unmarshal(f.raw, &s) != nil {
+		return "", f.invalid("must be a string")
+	}
+	if len(s) > maxBytes {
+		return "", f.invalid("is longer than %d bytes", maxBytes)
+	}
+	return s, nil
+}
+
+func (f field) boolean() (bool, *Error) {
+	switch string(f.raw) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, f.invalid("must be true or false")
+}
+
+func (f field) integer(least int64) (int64, *Error) {
+	var n int64
+	if json.Unmarshal(f.raw, &n) != nil {
+		return 0, f.invalid("must be a whole number")
+	}
+	if n < least {
+		return 0, f.invalid("must be at least %d", least)
+	}
+	return n, nil
+}
+
+// unique refuses a name that stands twice, however deep.
+func (f field) unique() *Error {
+	var twice *strictjson.DuplicateError
+	if errors.As(strictjson.Unique(f.raw), &twice) {
+		return Errorf(InvalidJSON, f.path, "%s has the name %q twice.", f.path, Clip(twice.Name))
+	}
+	return nil
+}
+
+// Members are those of the body of a route of our own, not decoded yet, by name.
+type Members map[string]json.RawMessage
+
+// ParseObject reads a body that is an object: each name at most once. A null counts as
+// absent.
+func ParseObject(body []byte) (Members, *Error) {
+	list, err := whole(body)
+	if err != nil {
+		return nil, err
+	}
+	members := Members{}
+	for _, m := range list {
+		if !isNull(m.Value) {
+			members[m.Name] = m.Value
+		}
+	}
+	return members, nil
+}
+
+// Text reads a string of at most maxBytes, "" if it is absent.
+func (m Members) Text(name string, maxBytes int) (string, *Error) {
+	raw, there := m[name]
+	if !there {
+		return "", nil
+	}
+	return field{name, raw}.text(maxBytes)
+}
