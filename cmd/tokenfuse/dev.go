@@ -24,6 +24,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
 	"github.com/tokenfuse/tokenfuse/internal/secret"
 	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/local/gateway"
@@ -202,7 +203,7 @@ func (b *builtIn) stop() {
 // bedrockConfig is what every AWS tool finds, if there is Bedrock to call with it.
 func bedrockConfig(ctx context.Context, p *policy.Policy) (aws.Config, error) {
 	for _, provider := range p.UsedProviders() {
-		if provider.Kind == "bedrock" {
+		if provider.Kind == kind.Bedrock {
 			return config.LoadDefaultConfig(ctx)
 		}
 	}
@@ -218,7 +219,7 @@ func (c *devCommand) replaceProviders(p *policy.Policy, s streams) (*builtIn, er
 	for _, name := range slices.Sorted(maps.Keys(p.Providers)) {
 		provider := p.Providers[name]
 		if provider.APIKey == nil || provider.APIKey.Env != "" && os.Getenv(provider.APIKey.Env) != "" {
-			fmt.Fprintf(s.out, "  provider   %s: %s\n", name, cmp.Or(provider.BaseURL, provider.Kind))
+			fmt.Fprintf(s.out, "  provider   %s: %s\n", name, cmp.Or(provider.BaseURL, string(provider.Kind)))
 			continue
 		}
 		if b.server == nil {
@@ -232,7 +233,7 @@ func (c *devCommand) replaceProviders(p *policy.Policy, s streams) (*builtIn, er
 			url = "http://" + listener.Addr().String() + "/v1"
 		}
 		fmt.Fprintf(s.out, "  provider   %s: built-in, since %s is not set\n", name, keptIn(provider.APIKey))
-		provider.Kind, provider.BaseURL, provider.APIKey = "openai", url, nil
+		provider.Kind, provider.BaseURL, provider.APIKey = kind.OpenAI, url, nil
 		if provider.BillsErrors == nil {
 			provider.BillsErrors = new(false) // the built-in model charges for no error
 		}

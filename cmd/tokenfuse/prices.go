@@ -99,7 +99,7 @@ func askPublished(ctx context.Context, folder, day string, models []*policy.Mode
 	}
 	asked.Date = day
 	for _, m := range models {
-		asked.Models = append(asked.Models, question{m.Provider.Kind, m.Provider.BaseURL, m.ID})
+		asked.Models = append(asked.Models, question{string(m.Provider.Kind), m.Provider.BaseURL, m.ID})
 	}
 	input, err := json.Marshal(asked)
 	if err != nil {

@@ -12,9 +12,13 @@ type Message struct {
 	Content string `json:"content"`
 }
 
-// SystemIndex is the index of the first message that gives instructions, or -1.
-func (r *ChatRequest) SystemIndex() int {
-	return slices.IndexFunc(r.Messages, func(m Message) bool { return m.Role == "system" || m.Role == "developer" })
+// IsInstruction reports whether m tells the model how to behave, and is no side of the
+// conversation.
+func (m Message) IsInstruction() bool { return m.Role == "system" || m.Role == "developer" }
+
+// FirstInstruction is the index of the first message that is an instruction, or -1.
+func (r *ChatRequest) FirstInstruction() int {
+	return slices.IndexFunc(r.Messages, Message.IsInstruction)
 }
 
 func readMessages(r *ChatRequest, f field) *Error {

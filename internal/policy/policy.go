@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -66,7 +67,7 @@ type Policy struct {
 // Provider is an account with a seller of model calls.
 type Provider struct {
 	Name    string
-	Kind    string        // openai, anthropic or bedrock
+	Kind    kind.Kind
 	BaseURL string        // http(s), no trailing slash; empty: the kind's own, never for openai
 	APIKey  *Secret       // nil: the provider is called without a key
 	Timeout time.Duration // of a whole call; 60 s by default

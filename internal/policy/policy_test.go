@@ -12,6 +12,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
 )
 
 const sample = "../../tokenfuse.yaml"
@@ -160,8 +161,9 @@ func TestMillionths(t *testing.T) {
 func TestMayBillErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		kind, url string
-		want      bool
+		kind kind.Kind
+		url  string
+		want bool
 	}{
 		{"openai", "https://api.openai.com/v1", false},
 		{"openai", "https://API.OpenAI.com:443/v1", false},

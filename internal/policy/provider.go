@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"net/url"
 	"strings"
+
+	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
 )
 
 // Hosts of sellers whose ways are known.
@@ -16,7 +18,7 @@ const (
 // Bedrock. It is in lower case and without a port.
 func (p *Provider) host() string {
 	own := ""
-	if p.Kind == "anthropic" {
+	if p.Kind == kind.Anthropic {
 		own = hostAnthropic
 	}
 	u, err := url.Parse(p.BaseURL)
@@ -41,7 +43,7 @@ func (p *Provider) MayBillErrors() bool {
 	case hostOpenAI, hostAnthropic:
 		return false
 	case "":
-		return p.Kind != "bedrock"
+		return p.Kind != kind.Bedrock
 	default:
 		return !bedrockHost().MatchString(host)
 	}

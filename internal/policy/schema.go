@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -65,7 +66,7 @@ func readProvider(name string, v value) *Provider {
 	defer o.end()
 	p := &Provider{
 		Name:    name,
-		Kind:    o.need("kind").choice("openai", "anthropic", "bedrock"),
+		Kind:    kind.Kind(o.need("kind").choice(kind.Names()...)),
 		Timeout: cmp.Or(o.get("timeout").duration(100*time.Millisecond, 15*time.Minute), defaultTimeout),
 		Stream:  o.get("stream").booleanOr(true),
 	}
@@ -79,11 +80,11 @@ func readProvider(name string, v value) *Provider {
 	key := o.get("api_key")
 	p.APIKey = key.secret()
 	switch {
-	case p.Kind == "openai" && o.ok && !base.given():
+	case p.Kind == kind.OpenAI && o.ok && !base.given():
 		o.r.report(join(v.path, "base_url"), "is required for kind openai, such as https://api.openai.com/v1")
-	case p.Kind == "anthropic" && o.ok && !key.given():
+	case p.Kind == kind.Anthropic && o.ok && !key.given():
 		o.r.report(join(v.path, "api_key"), "is required for kind anthropic")
-	case p.Kind == "bedrock" && key.given():
+	case p.Kind == kind.Bedrock && key.given():
 		key.report("must be left out for kind bedrock, which signs with the function's own role")
 	}
 	return p
@@ -106,7 +107,7 @@ func (p *Policy) readModel(name string, v value) *Model {
 		return m
 	}
 	m.Stream = stream.booleanOr(m.Provider.Stream)
-	switch openai := m.Provider.Kind == "openai"; {
+	switch openai := m.Provider.Kind == kind.OpenAI; {
 	case openai && m.Provider.host() == hostOpenAI:
 		m.MaxTokensField = cmp.Or(m.MaxTokensField, openAIMaxTokensField)
 	case openai && m.Provider.BaseURL != "" && !field.given() && o.ok:
@@ -324,7 +325,7 @@ func (p *Policy) readFeature(name string, v value) *Feature {
 	f.AllowSystem = slices.Contains(allowed, "system")
 	f.AllowResponseFormat = slices.Contains(allowed, "response_format")
 	for _, m := range f.Models() {
-		if f.AllowResponseFormat && m.Provider != nil && (m.Provider.Kind == "anthropic" || m.Provider.Kind == "bedrock") {
+		if f.AllowResponseFormat && m.Provider != nil && !m.Provider.Kind.HasResponseFormats() {
 			allow.report("must not have response_format: model %s is of kind %s, which has none", m.Name, m.Provider.Kind)
 			break
 		}

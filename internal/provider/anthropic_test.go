@@ -384,39 +384,3 @@ func FuzzAnthropicAnswer(f *testing.F) {
 		}
 	})
 }
-
-func TestUnsupported(t *testing.T) {
-	usual := func(change func(*Request)) Request {
-		r := request(false)
-		if change != nil {
-			change(&r)
-		}
-		return r
-	}
-	for _, tt := range []struct {
-		name               string
-		change             func(*Request)
-		anthropic, bedrock string
-	}{
-		{"nothing", nil, "", ""},
-		{"what is so anyway", func(r *Request) {
-			r.Temperature, r.TopP, r.PresencePenalty, r.FrequencyPenalty, r.Stop = ptr(1.0), ptr(1.0), ptr(0.0), ptr(0.0), []string{"END"}
-		}, "", ""},
-		{"temperature", func(r *Request) { r.Temperature = ptr(0.0) }, "temperature", ""},
-		{"hot", func(r *Request) { r.Temperature = ptr(1.5) }, "temperature", "temperature"},
-		{"top_p", func(r *Request) { r.TopP = ptr(0.5) }, "top_p", ""},
-		{"seed", func(r *Request) { r.Seed = ptr(int64(0)) }, "seed", "seed"},
-		{"presence", func(r *Request) { r.PresencePenalty = ptr(0.1) }, "presence_penalty", "presence_penalty"},
-		{"frequency", func(r *Request) { r.FrequencyPenalty = ptr(-0.1) }, "frequency_penalty", "frequency_penalty"},
-		{"format", func(r *Request) { r.ResponseFormat = json.RawMessage(`{}`) }, "response_format", "response_format"},
-		{"white stop", func(r *Request) { r.Stop = []string{"END", "\n"} }, "stop", ""},
-		{"no turn", func(r *Request) { r.Messages = []openai.Message{{Role: "user", Content: "\t"}} }, "messages", "messages"},
-	} {
-		req := usual(tt.change)
-		for kind, want := range map[string]string{"openai": "", "anthropic": tt.anthropic, "bedrock": tt.bedrock} {
-			if got := Unsupported(kind, req); got != want {
-				t.Errorf("%s: %s does not support %q, want %q", tt.name, kind, got, want)
-			}
-		}
-	}
-}

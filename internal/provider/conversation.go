@@ -32,7 +32,7 @@ func conversation(messages []openai.Message) (instructions []string, turns []tur
 		if strings.TrimSpace(m.Content) == "" {
 			continue
 		}
-		if m.Role == "system" || m.Role == "developer" {
+		if m.IsInstruction() {
 			instructions = append(instructions, m.Content)
 			continue
 		}

@@ -26,7 +26,7 @@ func capRequest(req *openai.ChatRequest, o *offer) (*capped, *openai.Error) {
 	if int64(len(req.Messages)) > tier.MaxMessages {
 		return nil, openai.Errorf(openai.InputTooLong, "messages", "There are %d messages; at most %d are allowed.", len(req.Messages), tier.MaxMessages)
 	}
-	if i := req.SystemIndex(); i >= 0 && !feature.AllowSystem {
+	if i := req.FirstInstruction(); i >= 0 && !feature.AllowSystem {
 		path := fmt.Sprintf("messages[%d].role", i)
 		return nil, openai.Errorf(openai.InvalidValue, path, "%s must be user or assistant: %s has its own instructions.", path, feature.Name)
 	}

@@ -58,7 +58,9 @@ func (h *Handler) chat(w http.ResponseWriter, r *http.Request, e *entry) *openai
 	}
 	c := &call{capped: capped, identity: id, offer: o}
 	model := o.candidates[0].model
-	switch name := provider.Unsupported(model.Provider.Kind, c.request(model)); name {
+	asked := *c.ChatRequest
+	asked.Messages = c.messages
+	switch name := model.Provider.Kind.Unsupported(&asked); name {
 	case "":
 	case "messages":
 		return openai.Errorf(openai.InvalidValue, name, "The messages have no text.")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
+	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
 )
 
 // provider makes what calls the models of one provider. Bedrock has no key: calls
@@ -20,11 +21,11 @@ func (p Parts) provider(ctx context.Context, from *policy.Provider) (provider.Pr
 	}
 	billsErrors := from.MayBillErrors()
 	switch from.Kind {
-	case "openai":
+	case kind.OpenAI:
 		return provider.NewOpenAI(provider.OpenAIConfig{BaseURL: from.BaseURL, APIKey: key, BillsErrors: billsErrors})
-	case "anthropic":
+	case kind.Anthropic:
 		return provider.NewAnthropic(provider.AnthropicConfig{BaseURL: from.BaseURL, APIKey: key, BillsErrors: billsErrors})
-	case "bedrock":
+	case kind.Bedrock:
 		return provider.NewBedrock(provider.BedrockConfig{
 			Region: p.AWS.Region, Credentials: p.AWS.Credentials, BaseURL: from.BaseURL, BillsErrors: billsErrors})
 	}
