@@ -14,7 +14,8 @@ type Error struct {
 	Code    Code
 	Message string // for a person
 	Param   string // the request field at fault; "" is null
-	// RetryAfter is when to come back, rounded up to seconds; 0: there is no saying.
+	// RetryAfter is when to come back, at least 0. An error without Denied tells it only
+	// above 0: there is no saying else.
 	RetryAfter time.Duration
 	Denied     *Denied // of a limit that denied
 	// ChallengeURL is where the challenge is, of a 403 that asks for one.
@@ -50,6 +51,14 @@ func (e *Error) shouldRetry() bool {
 	return codes[e.Code].retry && (e.Code != RateLimitExceeded || e.RetryAfter <= longestRetry)
 }
 
+// wait is RetryAfter as it is told, in seconds, or nil.
+func (e *Error) wait() *int64 {
+	if e.RetryAfter <= 0 && e.Denied == nil {
+		return nil
+	}
+	return new(Seconds(e.RetryAfter))
+}
+
 // kind is the type by which OpenAI's clients tell errors apart.
 func (e *Error) kind() string {
 	switch {
@@ -73,12 +82,12 @@ func (e *Error) Envelope() []byte {
 		Param   *string `json:"param"`
 		Code    Code    `json:"code"`
 		*Denied
-		Wait     int64  `json:"retry_after_seconds,omitempty"`
+		Wait     *int64 `json:"retry_after_seconds,omitempty"`
 		Upstream int    `json:"upstream_status,omitempty"`
 		URL      string `json:"challenge_url,omitempty"`
 	}
 	b := body{Message: e.Message, Type: e.kind(), Code: e.Code, Denied: e.Denied,
-		Wait: Seconds(e.RetryAfter), Upstream: e.Upstream, URL: e.ChallengeURL}
+		Wait: e.wait(), Upstream: e.Upstream, URL: e.ChallengeURL}
 	if e.Param != "" {
 		b.Param = &e.Param
 	}
@@ -90,8 +99,8 @@ func (e *Error) Write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Should-Retry", strconv.FormatBool(e.shouldRetry()))
-	if e.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.FormatInt(Seconds(e.RetryAfter), 10))
+	if wait := e.wait(); wait != nil {
+		h.Set("Retry-After", strconv.FormatInt(*wait, 10))
 	}
 	w.WriteHeader(e.Code.Status())
 	_, _ = w.Write(e.Envelope()) // a client that has gone needs no answer

@@ -41,6 +41,7 @@ func TestErrors(t *testing.T) {
 		{Error{Code: RateLimitExceeded, RetryAfter: 1}, 429, "requests", "true", "1"},
 		{Error{Code: RateLimitExceeded, RetryAfter: 10 * time.Second, Denied: requests}, 429, "requests", "true", "10"},
 		{Error{Code: RateLimitExceeded, RetryAfter: 10*time.Second + 1, Denied: tokens}, 429, "tokens", "false", "11"},
+		{Error{Code: RateLimitExceeded, Denied: tokens}, 429, "tokens", "true", "0"}, // a call that never fits
 		{Error{Code: InsufficientQuota, RetryAfter: time.Second, Denied: requests}, 429, "insufficient_quota", "false", "1"},
 		{Error{Code: CallerLeft}, 499, "invalid_request_error", "false", ""},
 		{Error{Code: InternalError}, 500, "server_error", "false", ""},

@@ -138,29 +138,26 @@ func (f field) unique() *Error {
 	return nil
 }
 
-// Members are those of the body of a route of our own, not decoded yet, by name.
-type Members map[string]json.RawMessage
+// Members are those of a body with a form of our own, in the order in which they stand.
+type Members []strictjson.Member
 
-// ParseObject reads a body that is an object: each name at most once. A null counts as
-// absent.
-func ParseObject(body []byte) (Members, *Error) {
-	list, err := whole(body)
-	if err != nil {
-		return nil, err
-	}
-	members := Members{}
+// ParseObject reads a body that is an object: each name at most once.
+func ParseObject(body []byte) (Members, *Error) { return whole(body) }
+
+// Get is the value of a member, not decoded yet; nil if it is absent or null.
+func (list Members) Get(name string) json.RawMessage {
 	for _, m := range list {
-		if !isNull(m.Value) {
-			members[m.Name] = m.Value
+		if m.Name == name && !isNull(m.Value) {
+			return m.Value
 		}
 	}
-	return members, nil
+	return nil
 }
 
-// Text reads a string of at most maxBytes, "" if it is absent.
-func (m Members) Text(name string, maxBytes int) (string, *Error) {
-	raw, there := m[name]
-	if !there {
+// Text is a member that must be a string of at most maxBytes; "" if it is absent or null.
+func (list Members) Text(name string, maxBytes int) (string, *Error) {
+	raw := list.Get(name)
+	if raw == nil {
 		return "", nil
 	}
 	return field{name, raw}.text(maxBytes)

@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/strictjson"
 )
 
@@ -18,23 +19,23 @@ const maxBody = 1 << 20
 
 // readObject reads the body: a JSON object with no other names than the allowed
 // ones, each at most once. null counts as absent.
-func readObject(w http.ResponseWriter, r *request, allowed ...string) (map[string]json.RawMessage, *apiError) {
+func readObject(w http.ResponseWriter, r *request, allowed ...string) (map[string]json.RawMessage, *openai.Error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, refuse(unsupportedMediaType, "", "Content-Type must be application/json.")
+		return nil, openai.Errorf(openai.UnsupportedMediaType, "", "Content-Type must be application/json.")
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return nil, refuse(bodyTooLarge, "", "The body must be at most %d bytes.", maxBody)
+		return nil, openai.Errorf(openai.BodyTooLarge, "", "The body must be at most %d bytes.", maxBody)
 	}
 	if err != nil || !utf8.Valid(body) {
-		return nil, refuse(invalidJSON, "", "The body must be valid JSON.")
+		return nil, openai.Errorf(openai.InvalidJSON, "", "The body must be valid JSON.")
 	}
 	members, err := strictjson.Object(body)
 	if twice, ok := errors.AsType[*strictjson.DuplicateError](err); ok {
-		return nil, refuse(invalidJSON, clip(twice.Name), "%q stands twice: send it once.", clip(twice.Name))
+		return nil, openai.Errorf(openai.InvalidJSON, openai.Clip(twice.Name), "%q stands twice: send it once.", openai.Clip(twice.Name))
 	}
 	if err != nil {
-		return nil, refuse(invalidJSON, "", "The body must be a JSON object.")
+		return nil, openai.Errorf(openai.InvalidJSON, "", "The body must be a JSON object.")
 	}
 	object := map[string]json.RawMessage{}
 next:
@@ -47,35 +48,26 @@ next:
 				continue next
 			}
 		}
-		return nil, refuse(unsupportedParameter, clip(m.Name), "%q is not supported. Supported are: %s.", clip(m.Name), strings.Join(allowed, ", "))
+		return nil, openai.Errorf(openai.UnsupportedParameter, openai.Clip(m.Name), "%q is not supported. Supported are: %s.", openai.Clip(m.Name), strings.Join(allowed, ", "))
 	}
 	return object, nil
 }
 
 // text reads a string, "" if it is absent.
-func text(object map[string]json.RawMessage, name string) (string, *apiError) {
+func text(object map[string]json.RawMessage, name string) (string, *openai.Error) {
 	raw, there := object[name]
 	if !there {
 		return "", nil
 	}
 	var s string
 	if err := json.Unmarshal(raw, &s); err != nil {
-		return "", refuse(invalidValue, name, "%s must be a string.", name)
+		return "", openai.Errorf(openai.InvalidValue, name, "%s must be a string.", name)
 	}
 	if len(s) > maxText || strings.ContainsFunc(s, unicode.IsControl) {
-		return "", refuse(invalidValue, name, "%s must be at most %d bytes without control characters.", name, maxText)
+		return "", openai.Errorf(openai.InvalidValue, name, "%s must be at most %d bytes without control characters.", name, maxText)
 	}
 	return s, nil
 }
 
 // maxText bounds a text in a request, in bytes.
 const maxText = 500
-
-// clip shortens what a caller sent for a message to them.
-func clip(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
-}

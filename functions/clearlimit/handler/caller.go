@@ -4,18 +4,18 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"math"
 	"strings"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
 // authorize lets administrators in. Without an allow-list that is every IAM
 // identity that may call the routes.
-func (h *Handler) authorize(r *request) *apiError {
+func (h *Handler) authorize(r *request) *openai.Error {
 	if r.arn == "" {
-		return refuse(adminNotAllowed, "", "The request is not signed by an AWS identity. Sign it with Signature Version 4 for execute-api.")
+		return openai.Errorf(openai.AdminNotAllowed, "", "The request is not signed by an AWS identity. Sign it with Signature Version 4 for execute-api.")
 	}
 	if h.Policy.Admin == nil {
 		return nil
@@ -25,7 +25,7 @@ func (h *Handler) authorize(r *request) *apiError {
 			return nil
 		}
 	}
-	return refuse(adminNotAllowed, "", "%s is no administrator here: admin.allow_arns of the configuration does not list it. Use credentials that it lists, or have these added.", r.arn)
+	return openai.Errorf(openai.AdminNotAllowed, "", "%s is no administrator here: admin.allow_arns of the configuration does not list it. Use credentials that it lists, or have these added.", r.arn)
 }
 
 // matches reports whether a caller's ARN is the allowed one, or a session of the
@@ -69,7 +69,7 @@ const (
 )
 
 // admit counts a request. done must be called when it is over.
-func (h *Handler) admit(r *request) (done func(), refused *apiError) {
+func (h *Handler) admit(r *request) (done func(), refused *openai.Error) {
 	hash := sha256.Sum256([]byte(r.arn))
 	d, err := h.Buckets.Reserve(r.Context(), bucket.Request{
 		Key:         "admin#" + hex.EncodeToString(hash[:16]),
@@ -81,9 +81,9 @@ func (h *Handler) admit(r *request) (done func(), refused *apiError) {
 		return nil, unavailable(r, err)
 	}
 	if d.Reservation == nil {
-		wait := int64(math.Ceil(max(time.Second, d.Denials[0].RetryAfter).Seconds()))
-		e := refuse(rateLimitExceeded, "", "Too many admin requests: %d a minute and %d at a time are allowed. Try again in %d s.", adminLimit.Capacity, adminInFlight, wait)
-		e.retryAfter = wait
+		wait := max(time.Second, d.Denials[0].RetryAfter)
+		e := openai.Errorf(openai.RateLimitExceeded, "", "Too many admin requests: %d a minute and %d at a time are allowed. Try again in %d s.", adminLimit.Capacity, adminInFlight, openai.Seconds(wait))
+		e.RetryAfter = wait
 		return nil, e
 	}
 	return func() {

@@ -169,7 +169,7 @@ func TestSixteenAtATime(t *testing.T) {
 	for range 16 {
 		done, refused := g.handler.admit(open)
 		if refused != nil {
-			t.Fatal(refused.message)
+			t.Fatal(refused.Message)
 		}
 		ends = append(ends, done)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -16,7 +17,7 @@ const allLimits = "all"
 
 // clear answers POST /admin/limits/clear: it makes limits of an identity full. It
 // clears what the item held when it was found.
-func (h *Handler) clear(w http.ResponseWriter, r *request) *apiError {
+func (h *Handler) clear(w http.ResponseWriter, r *request) *openai.Error {
 	body, apiErr := readObject(w, r, append(slices.Clone(whom), "type", "reason")...)
 	if apiErr != nil {
 		return apiErr
@@ -26,13 +27,13 @@ func (h *Handler) clear(w http.ResponseWriter, r *request) *apiError {
 		return apiErr
 	}
 	if kind == "" {
-		return refuse(invalidValue, "type", "Say what to clear: type must be all, a feature or a limit.")
+		return openai.Errorf(openai.InvalidValue, "type", "Say what to clear: type must be all, a feature or a limit.")
 	}
 	reason, apiErr := text(body, "reason")
 	if apiErr != nil {
 		return apiErr
 	}
-	field := func(name string) (string, *apiError) { return text(body, name) }
+	field := func(name string) (string, *openai.Error) { return text(body, name) }
 	p, apiErr := h.poolNamed(field)
 	if apiErr != nil {
 		return apiErr
@@ -70,7 +71,7 @@ func (h *Handler) clear(w http.ResponseWriter, r *request) *apiError {
 }
 
 // chosen are the limits that a type stands for.
-func (h *Handler) chosen(t *target, kind string) ([]held, *apiError) {
+func (h *Handler) chosen(t *target, kind string) ([]held, *openai.Error) {
 	all := h.held(t)
 	if kind == allLimits {
 		return all, nil
@@ -81,12 +82,12 @@ func (h *Handler) chosen(t *target, kind string) ([]held, *apiError) {
 	}
 	choices := strings.Join(append([]string{allLimits}, namesOf(all)...), ", ")
 	if h.Policy.Features[kind] != nil {
-		return nil, refuse(invalidValue, "type", "%s has no quota of its own for this caller: its calls count against the other limits. type must be one of %s.", kind, choices)
+		return nil, openai.Errorf(openai.InvalidValue, "type", "%s has no quota of its own for this caller: its calls count against the other limits. type must be one of %s.", kind, choices)
 	}
 	if kind == policy.LimitInFlight {
-		return nil, refuse(invalidValue, "type", "Calls in flight are not cleared: each ends, or its hold expires. type must be one of %s.", choices)
+		return nil, openai.Errorf(openai.InvalidValue, "type", "Calls in flight are not cleared: each ends, or its hold expires. type must be one of %s.", choices)
 	}
-	return nil, refuse(invalidValue, "type", "type must be one of %s.", choices)
+	return nil, openai.Errorf(openai.InvalidValue, "type", "type must be one of %s.", choices)
 }
 
 // hasClients reports whether kind is a limit of a network's clients, of whom there
@@ -173,5 +174,5 @@ func (h *Handler) answerClear(w http.ResponseWriter, kind string, before, after 
 		}
 		view.Limits = append(view.Limits, cleared)
 	}
-	answerJSON(w, http.StatusOK, view)
+	openai.Answer(w, view)
 }

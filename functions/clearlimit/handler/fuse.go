@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
 
 // fuseView is the fuse as it stands.
@@ -16,7 +17,7 @@ type fuseView struct {
 }
 
 // showFuse answers GET /admin/fuse.
-func (h *Handler) showFuse(w http.ResponseWriter, r *request) *apiError {
+func (h *Handler) showFuse(w http.ResponseWriter, r *request) *openai.Error {
 	s, err := h.Fuse.Current(r.Context())
 	if err != nil {
 		return unavailable(r, err)
@@ -29,14 +30,14 @@ func (h *Handler) showFuse(w http.ResponseWriter, r *request) *apiError {
 	if s.SetBy != "" {
 		v.SetBy = &s.SetBy
 	}
-	answerJSON(w, http.StatusOK, v)
+	openai.Answer(w, v)
 	return nil
 }
 
 // setFuse answers PUT /admin/fuse with the fuse as it stands then. Who set it is
 // the caller, whatever set_by in the body says: that is accepted so that what GET
 // gave can be sent back.
-func (h *Handler) setFuse(w http.ResponseWriter, r *request) *apiError {
+func (h *Handler) setFuse(w http.ResponseWriter, r *request) *openai.Error {
 	body, apiErr := readObject(w, r, "state", "until", "for", "set_by", "reason")
 	if apiErr != nil {
 		return apiErr
@@ -47,7 +48,7 @@ func (h *Handler) setFuse(w http.ResponseWriter, r *request) *apiError {
 	}
 	setting := fuse.Setting{State: fuse.State(state), SetBy: r.arn}
 	if !setting.State.Valid() {
-		return refuse(invalidValue, "state", "state must be one of closed, challenge, anonymous_off, open.")
+		return openai.Errorf(openai.InvalidValue, "state", "state must be one of closed, challenge, anonymous_off, open.")
 	}
 	if setting.Until, apiErr = h.until(body); apiErr != nil {
 		return apiErr
@@ -75,19 +76,19 @@ const longestFuse = 366 * 24 * time.Hour
 
 // until is when a setting ends: "until" in Unix seconds or RFC 3339, or "for" a
 // duration such as 1h30m; zero if neither is there.
-func (h *Handler) until(body map[string]json.RawMessage) (time.Time, *apiError) {
+func (h *Handler) until(body map[string]json.RawMessage) (time.Time, *openai.Error) {
 	now := h.Now()
 	var until time.Time
 	field := "until"
 	switch raw, given := body["until"]; {
 	case given && body["for"] != nil:
-		return time.Time{}, refuse(invalidValue, "for", "Give until or for, not both.")
+		return time.Time{}, openai.Errorf(openai.InvalidValue, "for", "Give until or for, not both.")
 	case given:
 		var seconds int64
 		if json.Unmarshal(raw, &seconds) == nil {
 			until = time.Unix(seconds, 0)
 		} else if json.Unmarshal(raw, &until) != nil {
-			return time.Time{}, refuse(invalidValue, "until", "until must be a time in Unix seconds, or such as 2026-11-30T12:00:00Z.")
+			return time.Time{}, openai.Errorf(openai.InvalidValue, "until", "until must be a time in Unix seconds, or such as 2026-11-30T12:00:00Z.")
 		}
 	case body["for"] != nil:
 		field = "for"
@@ -97,14 +98,14 @@ func (h *Handler) until(body map[string]json.RawMessage) (time.Time, *apiError) 
 		}
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return time.Time{}, refuse(invalidValue, "for", "for must be a duration such as 30m or 2h.")
+			return time.Time{}, openai.Errorf(openai.InvalidValue, "for", "for must be a duration such as 30m or 2h.")
 		}
 		until = now.Add(d)
 	default:
 		return time.Time{}, nil
 	}
 	if d := until.Sub(now); d < time.Second || d > longestFuse {
-		return time.Time{}, refuse(invalidValue, field, "The fuse must end at least a second and at most %d days from now.", int(longestFuse.Hours()/24))
+		return time.Time{}, openai.Errorf(openai.InvalidValue, field, "The fuse must end at least a second and at most %d days from now.", int(longestFuse.Hours()/24))
 	}
 	return until, nil
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -56,7 +57,7 @@ type Handler struct {
 	routes map[string]map[string]route // by path, by method
 }
 
-type route func(*Handler, http.ResponseWriter, *request) *apiError
+type route func(*Handler, http.ResponseWriter, *request) *openai.Error
 
 // request is a request of an administrator.
 type request struct {
@@ -108,13 +109,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if v := recover(); v != nil {
 			req.log.Error("panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
-			outcome = string(internalFailure)
-			refuse(internalFailure, "", "Something went wrong on our side. Look for request_id %s in the log.", id).write(w)
+			outcome = string(openai.InternalError)
+			openai.Errorf(openai.InternalError, "", "Something went wrong on our side. Look for request_id %s in the log.", id).Write(w)
 		}
 	}()
 	if err := h.route(w, req); err != nil {
-		outcome = string(err.code)
-		err.write(w)
+		outcome = string(err.Code)
+		err.Write(w)
 	}
 }
 
@@ -135,17 +136,17 @@ func gatewayContext(r *http.Request) events.APIGatewayProxyRequestContext {
 }
 
 // route checks route, method and caller, and passes on.
-func (h *Handler) route(w http.ResponseWriter, r *request) *apiError {
+func (h *Handler) route(w http.ResponseWriter, r *request) *openai.Error {
 	// As it was sent: IAM policies name paths, so another spelling of one must not do.
 	methods, known := h.routes[r.URL.EscapedPath()]
 	serve := methods[r.Method]
 	if !known {
-		return refuse(notFound, "", "There is nothing at this address: the routes must be one of %s.", strings.Join(slices.Sorted(maps.Keys(h.routes)), ", "))
+		return openai.Errorf(openai.NotFound, "", "There is nothing at this address: the routes must be one of %s.", strings.Join(slices.Sorted(maps.Keys(h.routes)), ", "))
 	}
 	if serve == nil {
 		allowed := strings.Join(slices.Sorted(maps.Keys(methods)), ", ")
 		w.Header().Set("Allow", allowed)
-		return refuse(methodNotAllowed, "", "The method must be %s.", allowed)
+		return openai.Errorf(openai.MethodNotAllowed, "", "The method must be %s.", allowed)
 	}
 	if err := h.authorize(r); err != nil {
 		return err

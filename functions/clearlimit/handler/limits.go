@@ -5,6 +5,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
 
@@ -50,11 +51,11 @@ func (t *target) view(l held) limitView {
 }
 
 // limits answers GET /admin/limits.
-func (h *Handler) limits(w http.ResponseWriter, r *request) *apiError {
+func (h *Handler) limits(w http.ResponseWriter, r *request) *openai.Error {
 	query := r.URL.Query()
-	field := func(name string) (string, *apiError) {
+	field := func(name string) (string, *openai.Error) {
 		if len(query[name]) > 1 {
-			return "", refuse(invalidValue, name, "%s stands twice: send it once.", name)
+			return "", openai.Errorf(openai.InvalidValue, name, "%s stands twice: send it once.", name)
 		}
 		return query.Get(name), nil
 	}
@@ -97,6 +98,6 @@ func (h *Handler) limits(w http.ResponseWriter, r *request) *apiError {
 	for _, o := range t.state.Holds {
 		view.Holds = append(view.Holds, hold{o.ID, o.Start.Unix(), o.Expiry.Unix()})
 	}
-	answerJSON(w, http.StatusOK, view)
+	openai.Answer(w, view)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -30,7 +31,7 @@ type pool struct {
 
 // poolNamed gives the pool that a request names as its identity, or nil if it names
 // something else.
-func (h *Handler) poolNamed(field func(string) (string, *apiError)) (*pool, *apiError) {
+func (h *Handler) poolNamed(field func(string) (string, *openai.Error)) (*pool, *openai.Error) {
 	values := map[string]string{}
 	for _, w := range whom {
 		value, err := field(w)
@@ -47,9 +48,9 @@ func (h *Handler) poolNamed(field func(string) (string, *apiError)) (*pool, *api
 		return &pool{name, p}, nil
 	}
 	if len(h.Pools) == 0 {
-		return nil, refuse(invalidValue, "identity", "There are no pools in this configuration. Name a user, an email or another identity.")
+		return nil, openai.Errorf(openai.InvalidValue, "identity", "There are no pools in this configuration. Name a user, an email or another identity.")
 	}
-	return nil, refuse(invalidValue, "identity", "There is no pool %q: identity must be pool#NAME with one of %s.", clip(name), strings.Join(slices.Sorted(maps.Keys(h.Pools)), ", "))
+	return nil, openai.Errorf(openai.InvalidValue, "identity", "There is no pool %q: identity must be pool#NAME with one of %s.", openai.Clip(name), strings.Join(slices.Sorted(maps.Keys(h.Pools)), ", "))
 }
 
 // poolLeft is what is left of a pool, and its debt, in micro-dollars.
@@ -85,7 +86,7 @@ func (p *pool) view(s bucket.PoolState) poolView {
 func (p *pool) identity() identityView { return identityView{Kind: "pool", ID: poolPrefix + p.name} }
 
 // showPool answers GET /admin/limits for a pool.
-func (h *Handler) showPool(w http.ResponseWriter, r *request, p *pool) *apiError {
+func (h *Handler) showPool(w http.ResponseWriter, r *request, p *pool) *openai.Error {
 	state, err := p.State(r.Context())
 	if err != nil {
 		return unavailable(r, err)
@@ -110,15 +111,15 @@ func (h *Handler) showPool(w http.ResponseWriter, r *request, p *pool) *apiError
 	}
 	view.Identity, view.Fuse, view.Holds = p.identity(), setting.State, []struct{}{}
 	view.Limits = []limit{{p.view(state), leftOfPool(state)}}
-	answerJSON(w, http.StatusOK, view)
+	openai.Answer(w, view)
 	return nil
 }
 
 // clearPool answers POST /admin/limits/clear for a pool: it forgives a debt, and leaves
 // a pool without one as it is.
-func (h *Handler) clearPool(w http.ResponseWriter, r *request, p *pool, kind, reason string) *apiError {
+func (h *Handler) clearPool(w http.ResponseWriter, r *request, p *pool, kind, reason string) *openai.Error {
 	if kind != allLimits && kind != poolLimit {
-		return refuse(invalidValue, "type", "A pool has one limit: type must be %s or %s.", allLimits, poolLimit)
+		return openai.Errorf(openai.InvalidValue, "type", "A pool has one limit: type must be %s or %s.", allLimits, poolLimit)
 	}
 	before, err := p.State(r.Context())
 	if err != nil {
@@ -140,7 +141,7 @@ func (h *Handler) clearPool(w http.ResponseWriter, r *request, p *pool, kind, re
 		Before poolLeft `json:"before"`
 		After  poolLeft `json:"after"`
 	}
-	answerJSON(w, http.StatusOK, struct {
+	openai.Answer(w, struct {
 		Identity identityView `json:"identity"`
 		Type     string       `json:"type"`
 		Limits   []cleared    `json:"limits"`

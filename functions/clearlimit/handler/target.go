@@ -9,6 +9,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
@@ -26,7 +27,7 @@ var whom = []string{"user", "email", "identity"}
 
 // find finds the identity that a request names. One that has never called does not
 // exist, and nothing here makes it.
-func (h *Handler) find(r *request, field func(string) (string, *apiError)) (*target, *apiError) {
+func (h *Handler) find(r *request, field func(string) (string, *openai.Error)) (*target, *openai.Error) {
 	var by, name string
 	for _, w := range whom {
 		value, err := field(w)
@@ -37,15 +38,15 @@ func (h *Handler) find(r *request, field func(string) (string, *apiError)) (*tar
 			continue
 		}
 		if by != "" {
-			return nil, refuse(invalidValue, w, "Name one of user, email and identity, not several.")
+			return nil, openai.Errorf(openai.InvalidValue, w, "Name one of user, email and identity, not several.")
 		}
 		by, name = w, value
 	}
 	var t *target
-	var apiErr *apiError
+	var apiErr *openai.Error
 	switch by {
 	case "":
-		return nil, refuse(invalidValue, "user", "Say whose limits: name a user, an email or an identity.")
+		return nil, openai.Errorf(openai.InvalidValue, "user", "Say whose limits: name a user, an email or an identity.")
 	case "user":
 		t, apiErr = userNamed(by, name)
 	case "email":
@@ -61,37 +62,37 @@ func (h *Handler) find(r *request, field func(string) (string, *apiError)) (*tar
 		return nil, unavailable(r, err)
 	}
 	if !t.state.Exists {
-		return nil, refuse(identityNotFound, by, "Nothing is known of %q: check the spelling. If that is right, they have not called for so long that all their limits are full.", clip(name))
+		return nil, openai.Errorf(openai.IdentityNotFound, by, "Nothing is known of %q: check the spelling. If that is right, they have not called for so long that all their limits are full.", openai.Clip(name))
 	}
 	return t, nil
 }
 
-func userNamed(field, sub string) (*target, *apiError) {
+func userNamed(field, sub string) (*target, *openai.Error) {
 	if !auth.ValidSubject(sub) {
-		return nil, refuse(invalidValue, field, "%s must be a user's id: the sub of their token, 1 to 128 printable characters without spaces and #.", field)
+		return nil, openai.Errorf(openai.InvalidValue, field, "%s must be a user's id: the sub of their token, 1 to 128 printable characters without spaces and #.", field)
 	}
 	return &target{kind: limits.User, id: sub}, nil
 }
 
-func (h *Handler) byEmail(r *request, email string) (*target, *apiError) {
+func (h *Handler) byEmail(r *request, email string) (*target, *openai.Error) {
 	if h.Emails == nil {
-		return nil, refuse(invalidValue, "email", "E-mail addresses are not known here, since the configuration has no fingerprint.secret. Name the user by id.")
+		return nil, openai.Errorf(openai.InvalidValue, "email", "E-mail addresses are not known here, since the configuration has no fingerprint.secret. Name the user by id.")
 	}
 	index, err := h.Emails(r.Context())
 	if err != nil {
 		r.log.Error("e-mail addresses cannot be looked up", "error", err)
-		return nil, refuse(secretUnavailable, "email", "E-mail addresses cannot be looked up at the moment, since their secret cannot be read: the log says why. Name the user by id, or try again.")
+		return nil, openai.Errorf(openai.SecretUnavailable, "email", "E-mail addresses cannot be looked up at the moment, since their secret cannot be read: the log says why. Name the user by id, or try again.")
 	}
 	subs, err := index.Find(r.Context(), email)
 	switch {
 	case errors.Is(err, emails.ErrAddress):
-		return nil, refuse(invalidValue, "email", "email must be an e-mail address.")
+		return nil, openai.Errorf(openai.InvalidValue, "email", "email must be an e-mail address.")
 	case err != nil:
 		return nil, unavailable(r, err)
 	case len(subs) == 0:
-		return nil, refuse(identityNotFound, "email", "No user with this verified e-mail address has called in the last %d days: check the spelling, or name the user by id.", int(emails.Keep.Hours()/24))
+		return nil, openai.Errorf(openai.IdentityNotFound, "email", "No user with this verified e-mail address has called in the last %d days: check the spelling, or name the user by id.", int(emails.Keep.Hours()/24))
 	case len(subs) > 1:
-		return nil, refuse(ambiguousEmail, "email", "Several users have this e-mail address: %s. Name one of them by id.", clipList(subs))
+		return nil, openai.Errorf(openai.AmbiguousEmail, "email", "Several users have this e-mail address: %s. Name one of them by id.", clipList(subs))
 	}
 	return userNamed("email", subs[0])
 }
@@ -114,7 +115,7 @@ var (
 
 // identityNamed reads an identity as the log and /v1/limits name it. Pools are looked
 // for before; the fuse and whatever else is in the table are none.
-func identityNamed(identity string) (*target, *apiError) {
+func identityNamed(identity string) (*target, *openai.Error) {
 	kind, id, _ := strings.Cut(identity, "#")
 	switch {
 	case kind == "user":
@@ -124,5 +125,5 @@ func identityNamed(identity string) (*target, *apiError) {
 	case kind == "pass" && passID().MatchString(id):
 		return &target{kind: limits.Pass, id: id}, nil
 	}
-	return nil, refuse(invalidValue, "identity", "identity must be user#ID, net#KEY or pass#KEY, as the log and the person's own /v1/limits show it, or pool#NAME.")
+	return nil, openai.Errorf(openai.InvalidValue, "identity", "identity must be user#ID, net#KEY or pass#KEY, as the log and the person's own /v1/limits show it, or pool#NAME.")
 }
