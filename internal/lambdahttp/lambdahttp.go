@@ -18,22 +18,23 @@
 package lambdahttp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strings"
 
 	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
 
 // The answers of the last net, in the shape that OpenAI clients read.
-const (
-	badRequest    = `{"error":{"message":"The request could not be read.","type":"invalid_request_error","param":null,"code":"invalid_json"}}`
-	internalError = `{"error":{"message":"Internal error.","type":"server_error","param":null,"code":"internal_error"}}`
+var (
+	badRequest    = openai.Errorf(openai.InvalidJSON, "", "The request could not be read.")
+	internalError = openai.Errorf(openai.InternalError, "", "Internal error.")
 )
 
 var errPanicked = errors.New("response cut short: the handler panicked")
@@ -55,11 +56,12 @@ func Stream(h http.Handler) func(context.Context, *events.APIGatewayProxyRequest
 		if err != nil {
 			cancel()
 			header := http.Header{}
+			badRequest.SetHeader(header)
 			setErrorHeader(header, e)
 			return &events.APIGatewayProxyStreamingResponse{ //nolint:nilerr // the answer says it
-				StatusCode:        http.StatusBadRequest,
+				StatusCode:        badRequest.Code.Status(),
 				MultiValueHeaders: header,
-				Body:              strings.NewReader(badRequest),
+				Body:              bytes.NewReader(badRequest.Envelope()),
 			}, nil
 		}
 
@@ -121,14 +123,11 @@ func answerPanic(w *responseWriter, e *events.APIGatewayProxyRequest, v any) {
 	h.Del("Content-Length")
 	h.Del("Content-Encoding")
 	setErrorHeader(h, e)
-	w.WriteHeader(http.StatusInternalServerError)
-	_, _ = io.WriteString(w, internalError)
+	internalError.Write(w)
 }
 
 func setErrorHeader(h http.Header, e *events.APIGatewayProxyRequest) {
-	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Should-Retry", "false")
 	if e != nil && e.RequestContext.RequestID != "" && h.Get("X-Request-Id") == "" {
 		h.Set("X-Request-Id", e.RequestContext.RequestID)
 	}

@@ -410,7 +410,7 @@ func TestPanic(t *testing.T) {
 			w.Header().Set("Content-Length", "5")
 			w.Header().Set("Access-Control-Allow-Origin", "https://example.com")
 			panic("secret text")
-		}, 500, internalError, false, true},
+		}, 500, internalErrorBody, false, true},
 		{"after WriteHeader", func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(200)
 			panic("secret text")
@@ -419,12 +419,12 @@ func TestPanic(t *testing.T) {
 			io.WriteString(w, "half")
 			panic("secret text")
 		}, 200, "half", true, true},
-		{"abort before headers", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 500, internalError, false, false},
+		{"abort before headers", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 500, internalErrorBody, false, false},
 		{"abort after a Write", func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, "half")
 			panic(http.ErrAbortHandler)
 		}, 200, "half", true, false},
-		{"invalid status", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(0) }, 500, internalError, false, true},
+		{"invalid status", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(0) }, 500, internalErrorBody, false, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -460,6 +460,12 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// The answers of the last net.
+const (
+	badRequestBody    = `{"error":{"message":"The request could not be read.","type":"invalid_request_error","param":null,"code":"invalid_json"}}`
+	internalErrorBody = `{"error":{"message":"Internal error.","type":"server_error","param":null,"code":"internal_error"}}`
+)
+
 func TestUnreadableEvents(t *testing.T) {
 	t.Parallel()
 	for name, e := range map[string]*events.APIGatewayProxyRequest{
@@ -470,11 +476,11 @@ func TestUnreadableEvents(t *testing.T) {
 		resp := stream(t, t.Context(), func(http.ResponseWriter, *http.Request) {
 			t.Errorf("%s reached the handler", name)
 		}, e)
-		if got := readAll(t, resp); resp.StatusCode != 400 || got != badRequest {
+		if got := readAll(t, resp); resp.StatusCode != 400 || got != badRequestBody {
 			t.Errorf("%s: %d %s", name, resp.StatusCode, got)
 		}
 	}
-	for _, body := range []string{badRequest, internalError} {
+	for _, body := range []string{badRequestBody, internalErrorBody} {
 		if !json.Valid([]byte(body)) {
 			t.Errorf("not JSON: %s", body)
 		}

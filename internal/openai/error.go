@@ -94,14 +94,18 @@ func (e *Error) Envelope() []byte {
 	return Encode(map[string]body{"error": b})
 }
 
-// Write answers with e.
-func (e *Error) Write(w http.ResponseWriter) {
-	h := w.Header()
+// SetHeader sets the headers of an answer that is e.
+func (e *Error) SetHeader(h http.Header) {
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Should-Retry", strconv.FormatBool(e.shouldRetry()))
 	if wait := e.wait(); wait != nil {
 		h.Set("Retry-After", strconv.FormatInt(*wait, 10))
 	}
+}
+
+// Write answers with e.
+func (e *Error) Write(w http.ResponseWriter) {
+	e.SetHeader(w.Header())
 	w.WriteHeader(e.Code.Status())
 	_, _ = w.Write(e.Envelope()) // a client that has gone needs no answer
 }

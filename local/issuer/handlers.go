@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
 
 const maxBodyBytes = 64 << 10
@@ -81,50 +83,38 @@ func (i *Issuer) Tokens() http.Handler {
 			refuse(w, err)
 			return
 		}
-		answer(w, http.StatusOK, map[string]any{"token": token, "expires_at": expires.Unix()})
+		w.Header().Set("Cache-Control", "no-store")
+		openai.Answer(w, map[string]any{"token": token, "expires_at": expires.Unix()})
 	})
 }
 
 // refuse says what is wrong with the body, and with which field if that is
 // known.
 func refuse(w http.ResponseWriter, err error) {
-	field, code, message := "", "invalid_value", err.Error()
+	e := openai.Errorf(openai.InvalidValue, "", "%s", err)
 	var wrongField *fieldError
 	var wrongType *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &wrongField):
-		field = wrongField.field
+		e.Param = wrongField.field
 	case errors.As(err, &wrongType) && wrongType.Field != "":
-		field = wrongType.Field
-		message = fmt.Sprintf("%s must be a %s", field, wrongType.Type)
-	case strings.HasPrefix(message, "json: unknown field "): // the decoder has no type for it
-		field = strings.Trim(strings.TrimPrefix(message, "json: unknown field "), `"`)
-		code, message = "unsupported_parameter", field+" is not supported"
+		e.Param = wrongType.Field
+		e.Message = fmt.Sprintf("%s must be a %s", e.Param, wrongType.Type)
+	case strings.HasPrefix(e.Message, "json: unknown field "): // the decoder has no type for it
+		e.Param = strings.Trim(strings.TrimPrefix(e.Message, "json: unknown field "), `"`)
+		e.Code, e.Message = openai.UnsupportedParameter, e.Param+" is not supported"
 	default:
-		code, message = "invalid_json", "the body must be a JSON object"
+		e.Code, e.Message = openai.InvalidJSON, "the body must be a JSON object"
 	}
-	var param any
-	if field != "" {
-		param = field
-	}
-	answerError(w, http.StatusBadRequest, message, param, code)
+	answerError(w, e)
 }
 
 func refuseMethod(w http.ResponseWriter, allowed string) {
 	w.Header().Set("Allow", allowed)
-	answerError(w, http.StatusMethodNotAllowed, "this route takes "+allowed+" only", nil, "method_not_allowed")
+	answerError(w, openai.Errorf(openai.MethodNotAllowed, "", "this route takes %s only", allowed))
 }
 
-// answerError answers in the envelope of the API.
-func answerError(w http.ResponseWriter, status int, message string, param any, code string) {
-	answer(w, status, map[string]any{"error": map[string]any{
-		"message": message, "type": "invalid_request_error", "param": param, "code": code,
-	}})
-}
-
-func answer(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
+func answerError(w http.ResponseWriter, e *openai.Error) {
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body)
+	e.Write(w)
 }
