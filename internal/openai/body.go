@@ -18,11 +18,10 @@ func ReadBody(r *http.Request) ([]byte, *Error) {
 		return nil, Errorf(UnsupportedMediaType, "", "The Content-Type must be application/json.")
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, Errorf(BodyTooLarge, "", "The body is larger than %d bytes.", maxBody)
-	case err != nil:
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return nil, Errorf(BodyTooLarge, "", "The body must be at most %d bytes.", maxBody)
+	}
+	if err != nil {
 		return nil, Errorf(InvalidJSON, "", "The body could not be read.")
 	}
 	return body, nil

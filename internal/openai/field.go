@@ -55,8 +55,7 @@ func object(raw json.RawMessage, path string) ([]strictjson.Member, *Error) {
 	if err == nil {
 		return members, nil
 	}
-	var twice *strictjson.DuplicateError
-	if errors.As(err, &twice) {
+	if twice, ok := errors.AsType[*strictjson.DuplicateError](err); ok {
 		name := Clip(join(path, twice.Name))
 		return nil, Errorf(InvalidJSON, name, "%s stands twice.", name)
 	}
@@ -131,8 +130,7 @@ func (f field) integer(least int64) (int64, *Error) {
 
 // unique refuses a name that stands twice, however deep.
 func (f field) unique() *Error {
-	var twice *strictjson.DuplicateError
-	if errors.As(strictjson.Unique(f.raw), &twice) {
+	if twice, ok := errors.AsType[*strictjson.DuplicateError](strictjson.Unique(f.raw)); ok {
 		return Errorf(InvalidJSON, f.path, "%s has the name %q twice.", f.path, Clip(twice.Name))
 	}
 	return nil

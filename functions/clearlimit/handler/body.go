@@ -3,9 +3,6 @@ package handler
 import (
 	"encoding/json"
 	"errors"
-	"io"
-	"mime"
-	"net/http"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -14,20 +11,14 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/strictjson"
 )
 
-// maxBody bounds a request's body, in bytes.
-const maxBody = 1 << 20
-
 // readObject reads the body: a JSON object with no other names than the allowed
 // ones, each at most once. null counts as absent.
-func readObject(w http.ResponseWriter, r *request, allowed ...string) (map[string]json.RawMessage, *openai.Error) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, openai.Errorf(openai.UnsupportedMediaType, "", "Content-Type must be application/json.")
+func readObject(r *request, allowed ...string) (map[string]json.RawMessage, *openai.Error) {
+	body, apiErr := openai.ReadBody(r.Request)
+	if apiErr != nil {
+		return nil, apiErr
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return nil, openai.Errorf(openai.BodyTooLarge, "", "The body must be at most %d bytes.", maxBody)
-	}
-	if err != nil || !utf8.Valid(body) {
+	if !utf8.Valid(body) {
 		return nil, openai.Errorf(openai.InvalidJSON, "", "The body must be valid JSON.")
 	}
 	members, err := strictjson.Object(body)

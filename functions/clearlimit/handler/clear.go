@@ -18,7 +18,7 @@ const allLimits = "all"
 // clear answers POST /admin/limits/clear: it makes limits of an identity full. It
 // clears what the item held when it was found.
 func (h *Handler) clear(w http.ResponseWriter, r *request) *openai.Error {
-	body, apiErr := readObject(w, r, append(slices.Clone(whom), "type", "reason")...)
+	body, apiErr := readObject(r, append(slices.Clone(whom), "type", "reason")...)
 	if apiErr != nil {
 		return apiErr
 	}

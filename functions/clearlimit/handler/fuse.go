@@ -38,7 +38,7 @@ func (h *Handler) showFuse(w http.ResponseWriter, r *request) *openai.Error {
 // the caller, whatever set_by in the body says: that is accepted so that what GET
 // gave can be sent back.
 func (h *Handler) setFuse(w http.ResponseWriter, r *request) *openai.Error {
-	body, apiErr := readObject(w, r, "state", "until", "for", "set_by", "reason")
+	body, apiErr := readObject(r, "state", "until", "for", "set_by", "reason")
 	if apiErr != nil {
 		return apiErr
 	}
