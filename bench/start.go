@@ -19,8 +19,8 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/local/inbox"
-	"github.com/tokenfuse/tokenfuse/local/runtimeapi"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
+	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 )
 
 // deployed are the functions, hello first: goals are for the start as a multiple of

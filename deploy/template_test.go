@@ -44,7 +44,7 @@ var checks = map[string]struct {
 	check      func(*stack, *problems)
 }{
 	"streaming":         {nil, streaming},
-	"admin":             {nil, admin},
+	"admin":             {nil, adminRoutes},
 	"gateway responses": {nil, gatewayResponses},
 	"stage":             {nil, stage},
 	"tables":            {nil, tables},
@@ -108,8 +108,8 @@ func streaming(s *stack, p *problems) {
 	p.equal("endpoint", s.get("Api", "EndpointConfiguration", "Types"), "[REGIONAL]")
 }
 
-// admin: every other route wants a signature, and none but clearlimit's are there.
-func admin(s *stack, p *problems) {
+// adminRoutes: every other route wants a signature, and none but clearlimit's are there.
+func adminRoutes(s *stack, p *problems) {
 	var routes []string
 	for path, methods := range paths(s) {
 		for method, route := range methods {

@@ -28,19 +28,19 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 
-	clearlimit "github.com/tokenfuse/tokenfuse/functions/clearlimit/handler"
+	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
 	generate "github.com/tokenfuse/tokenfuse/functions/generate/handler"
-	spendalarm "github.com/tokenfuse/tokenfuse/functions/spendalarm/handler"
+	"github.com/tokenfuse/tokenfuse/functions/spendalarm/alarm"
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
-	"github.com/tokenfuse/tokenfuse/local/buffer"
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/inbox"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
 const worldPolicy = `
@@ -89,7 +89,7 @@ type world struct {
 
 	generate   *generate.Handler
 	clearlimit func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error)
-	spendalarm *spendalarm.Handler
+	spendalarm *alarm.Handler
 }
 
 func newWorld(t *testing.T, s *stack) *world {
@@ -122,21 +122,21 @@ func newWorld(t *testing.T, s *stack) *world {
 	w.ledgers = &ledger.Options{Table: spend, Now: w.now, AttemptTimeout: 20 * time.Second}
 
 	w.generate = w.newGenerate(w.limits, w.enforce("Generate", http.DefaultTransport))
-	h, err := clearlimit.Build(t.Context(), clearlimit.Parts{Policy: w.policy, DynamoDB: w.db(w.enforce("ClearLimit", http.DefaultTransport)),
+	h, err := admin.Build(t.Context(), admin.Parts{Policy: w.policy, DynamoDB: w.db(w.enforce("ClearLimit", http.DefaultTransport)),
 		Bucket: w.limits, Secret: secret, Log: slog.New(slog.DiscardHandler), Now: w.now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.clearlimit = clearlimit.Lambda(h)
+	w.clearlimit = admin.Lambda(h)
 
 	// Pages and metrics go to the inbox.
 	arrives := httptest.NewServer(w.inbox)
 	t.Cleanup(arrives.Close)
-	alarm := w.enforce("SpendAlarm", http.DefaultTransport)
-	db := w.db(alarm)
-	client := &http.Client{Transport: alarm}
-	w.spendalarm, err = spendalarm.New(spendalarm.Config{
-		Policy: w.policy, Ledger: w.ledger(alarm), State: db, Table: limits,
+	network := w.enforce("SpendAlarm", http.DefaultTransport)
+	db := w.db(network)
+	client := &http.Client{Transport: network}
+	w.spendalarm, err = alarm.New(alarm.Config{
+		Policy: w.policy, Ledger: w.ledger(network), State: db, Table: limits,
 		SNS:      sns.New(sns.Options{BaseEndpoint: &arrives.URL, Region: "us-east-1", Credentials: credentials, HTTPClient: client}),
 		TopicARN: topicARN,
 		CloudWatch: cloudwatch.New(cloudwatch.Options{BaseEndpoint: &arrives.URL, Region: "us-east-1", Credentials: credentials, HTTPClient: client,
@@ -306,7 +306,7 @@ func (w *world) admin(method, path string, query map[string]string, body string)
 }
 
 // run runs spendalarm.
-func (w *world) run() spendalarm.Result {
+func (w *world) run() alarm.Result {
 	w.t.Helper()
 	r, err := w.spendalarm.Run(w.t.Context())
 	if err != nil {

@@ -21,19 +21,19 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 
-	clearlimit "github.com/tokenfuse/tokenfuse/functions/clearlimit/handler"
+	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
 	generate "github.com/tokenfuse/tokenfuse/functions/generate/handler"
-	spendalarm "github.com/tokenfuse/tokenfuse/functions/spendalarm/handler"
+	"github.com/tokenfuse/tokenfuse/functions/spendalarm/alarm"
 	"github.com/tokenfuse/tokenfuse/internal/exposure"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/inbox"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
@@ -261,7 +261,7 @@ type stage struct {
 	table      string
 	generate   *generate.Handler
 	clearlimit func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error)
-	spendalarm *spendalarm.Handler
+	spendalarm *alarm.Handler
 }
 
 const secret = "a-secret-of-some-length"
@@ -295,17 +295,17 @@ func newStage(t *testing.T, text string) *stage {
 	if s.generate, err = generate.Build(t.Context(), generate.Parts{Policy: s.policy, DynamoDB: s.db, Bucket: buckets, Ledger: events, Secret: read, Log: log}); err != nil {
 		t.Fatalf("generate does not start: %v", err)
 	}
-	admin, err := clearlimit.Build(t.Context(), clearlimit.Parts{Policy: s.policy, DynamoDB: s.db, Bucket: buckets, Secret: read, Log: log})
+	support, err := admin.Build(t.Context(), admin.Parts{Policy: s.policy, DynamoDB: s.db, Bucket: buckets, Secret: read, Log: log})
 	if err != nil {
 		t.Fatalf("clearlimit does not start: %v", err)
 	}
-	s.clearlimit = clearlimit.Lambda(admin)
+	s.clearlimit = admin.Lambda(support)
 	arrives := httptest.NewServer(inbox.New(time.Now))
 	t.Cleanup(arrives.Close)
 	credentials := aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{AccessKeyID: "local", SecretAccessKey: "local"}, nil
 	})
-	s.spendalarm, err = spendalarm.New(spendalarm.Config{
+	s.spendalarm, err = alarm.New(alarm.Config{
 		Policy: s.policy, Ledger: events, State: s.db, Table: s.table, Fuse: fuse.NewWriter(s.db, s.table, time.Now), Log: log,
 		SNS:        sns.New(sns.Options{BaseEndpoint: &arrives.URL, Region: "us-east-1", Credentials: credentials}),
 		TopicARN:   "arn:aws:sns:eu-central-1:123456789012:pages",

@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 
-	"github.com/tokenfuse/tokenfuse/local/mototest"
+	"github.com/tokenfuse/tokenfuse/testkit/mototest"
 )
 
 // A stack that was created, not one that we describe ourselves.

@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tokenfuse/tokenfuse/functions/clearlimit/handler"
+	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
 	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/gateway"
 	"github.com/tokenfuse/tokenfuse/local/sigv4"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
@@ -68,7 +68,7 @@ func deploy(t *testing.T) deployment {
 	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return now }
 	db, table := enginetest.Table(t)
-	h, err := handler.Build(t.Context(), handler.Parts{
+	h, err := admin.Build(t.Context(), admin.Parts{
 		Policy: p, DynamoDB: db, Bucket: bucket.Options{Table: table}, Log: slog.New(slog.DiscardHandler), Now: clock,
 		Secret: func(context.Context, policy.Secret) (string, error) { return secret, nil },
 	})
@@ -84,7 +84,7 @@ func deploy(t *testing.T) deployment {
 		}
 		return "", "", false
 	}
-	front := httptest.NewServer(gateway.New(gateway.Options{Stage: "prod", Identity: sigv4.Identity(lookup, time.Now)}, gateway.Buffered(handler.Lambda(h))))
+	front := httptest.NewServer(gateway.New(gateway.Options{Stage: "prod", Identity: sigv4.Identity(lookup, time.Now)}, gateway.Buffered(admin.Lambda(h))))
 	t.Cleanup(front.Close)
 
 	users, err := emails.New(db, table, []byte(secret), clock)

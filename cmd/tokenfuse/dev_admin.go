@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	clearlimit "github.com/tokenfuse/tokenfuse/functions/clearlimit/handler"
+	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/local/gateway"
@@ -29,11 +29,11 @@ func adminRoutes(ctx context.Context, p *policy.Policy, store string, secrets fu
 	if p.Admin != nil {
 		local.Admin = &policy.Admin{AllowARNs: append([]string{devARN}, p.Admin.AllowARNs...)}
 	}
-	h, err := clearlimit.Build(ctx, clearlimit.Parts{Policy: &local, DynamoDB: engine.Client(store),
+	h, err := admin.Build(ctx, admin.Parts{Policy: &local, DynamoDB: engine.Client(store),
 		Bucket: bucket.Options{Table: limitsTable}, Secret: secrets, Log: log})
 	if err != nil {
 		return nil, err
 	}
 	known := func(id string) (secret, arn string, ok bool) { return keys.secret, devARN, id == keys.id }
-	return gateway.New(gateway.Options{Identity: sigv4.Identity(known, time.Now)}, gateway.Buffered(clearlimit.Lambda(h))), nil
+	return gateway.New(gateway.Options{Identity: sigv4.Identity(known, time.Now)}, gateway.Buffered(admin.Lambda(h))), nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 
-	alarm "github.com/tokenfuse/tokenfuse/functions/spendalarm/handler"
+	"github.com/tokenfuse/tokenfuse/functions/spendalarm/alarm"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"

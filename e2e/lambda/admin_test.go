@@ -8,7 +8,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/tokenfuse/tokenfuse/local/runtimeapi"
+	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 )
 
 // admin sends clearlimit a request that support has signed, as the gateway says.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tokenfuse/tokenfuse/local/runtimeapi"
+	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 )
 
 // scheduled is what EventBridge Scheduler sends.

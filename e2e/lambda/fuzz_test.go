@@ -21,9 +21,9 @@ import (
 	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
 // counted counts requests on their way.

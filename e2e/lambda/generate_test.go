@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
-	"github.com/tokenfuse/tokenfuse/local/runtimeapi"
+	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 )
 
 // timeout is of invocations whose deadline does not matter.

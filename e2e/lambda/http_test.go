@@ -12,7 +12,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/tokenfuse/tokenfuse/local/runtimeapi"
+	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 )
 
 // event is a request as API Gateway delivers it. path is what follows the stage; a

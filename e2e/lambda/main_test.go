@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
 // scratch is the folder of the built functions.

@@ -16,7 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
 
-	"github.com/tokenfuse/tokenfuse/local/mototest"
+	"github.com/tokenfuse/tokenfuse/testkit/mototest"
 )
 
 // startMoto starts services of AWS as others wrote them.

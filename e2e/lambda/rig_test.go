@@ -18,12 +18,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/inbox"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
-	"github.com/tokenfuse/tokenfuse/local/runtimeapi"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
+	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 )
 
 const testPolicy = `

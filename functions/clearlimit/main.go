@@ -8,7 +8,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tokenfuse/tokenfuse/functions/clearlimit/handler"
+	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/secret"
@@ -28,12 +28,12 @@ func build(ctx context.Context) (any, error) {
 	}
 	cfg := environ.AWS()
 	secrets := secret.NewReader(cfg)
-	h, err := handler.Build(ctx, handler.Parts{
+	h, err := admin.Build(ctx, admin.Parts{
 		Policy:   p,
 		DynamoDB: dynamodb.NewFromConfig(cfg),
 		Bucket:   bucket.Options{Table: limits},
 		Secret:   secrets.Read,
 		Log:      slog.Default(),
 	})
-	return handler.Lambda(h), err
+	return admin.Lambda(h), err
 }

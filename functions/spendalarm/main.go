@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 
-	"github.com/tokenfuse/tokenfuse/functions/spendalarm/handler"
+	"github.com/tokenfuse/tokenfuse/functions/spendalarm/alarm"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
@@ -38,7 +38,7 @@ func build(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := handler.New(handler.Config{
+	h, err := alarm.New(alarm.Config{
 		Policy: p, Ledger: events, State: db, Table: limits,
 		SNS: sns.NewFromConfig(cfg), TopicARN: topic, CloudWatch: cloudwatch.NewFromConfig(cfg),
 		Fuse: fuse.NewWriter(db, limits, time.Now), Endpoint: os.Getenv("TOKENFUSE_ENDPOINT"), Namespace: environ.MetricsNamespace(),

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }

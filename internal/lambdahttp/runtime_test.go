@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"github.com/tokenfuse/tokenfuse/local/runtimeapi"
+	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 )
 
 // The tests below run a process with the true Lambda runtime loop: they hold only if

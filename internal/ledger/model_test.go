@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tokenfuse/tokenfuse/local/faults"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 // Whatever is recorded in whatever order at whatever time, by two processes, and

@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
-	"github.com/tokenfuse/tokenfuse/local/faults"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 // The item of an event holds all that is known of the call, in its own partition.

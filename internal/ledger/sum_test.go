@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
-	"github.com/tokenfuse/tokenfuse/local/faults"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 func TestSumRefuses(t *testing.T) {

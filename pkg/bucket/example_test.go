@@ -6,8 +6,8 @@ import (
 	"log"
 	"time"
 
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
 var (

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tokenfuse/tokenfuse/local/faults"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 // quick makes a process that gives up soon on a hanging store.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tokenfuse/tokenfuse/local/faults"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 // inDebt is a pool of which 700 of 1000 more were used than there is.

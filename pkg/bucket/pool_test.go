@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tokenfuse/tokenfuse/local/faults"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 // purse is a pool of a process whose monotonic clock is the world's.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tokenfuse/tokenfuse/local/faults"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 // asProduction has the times of production.

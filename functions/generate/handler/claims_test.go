@@ -16,9 +16,9 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
-	"github.com/tokenfuse/tokenfuse/local/buffer"
-	"github.com/tokenfuse/tokenfuse/local/faults"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 // scripted is a provider that gives some parts and then err.

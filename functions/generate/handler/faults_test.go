@@ -20,9 +20,9 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/local/engine"
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
-	"github.com/tokenfuse/tokenfuse/local/faults"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 // A call writes to the store twice: it reserves, and it settles.

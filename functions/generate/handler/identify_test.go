@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
-	"github.com/tokenfuse/tokenfuse/local/faults"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 type shownIdentity struct{ Kind, ID, Tier string }

@@ -13,11 +13,11 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/local/engine"
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
-	"github.com/tokenfuse/tokenfuse/local/faults"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 // tokenWith makes a token with a verified address.

@@ -31,9 +31,9 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/engine"
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
-	"github.com/tokenfuse/tokenfuse/local/faults"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 // What the ledger must have of a call.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/emf"
-	"github.com/tokenfuse/tokenfuse/local/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/buffer"
 )
 
 // metric reads what the last line of the metrics says.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
-	"github.com/tokenfuse/tokenfuse/local/buffer"
-	"github.com/tokenfuse/tokenfuse/local/faults"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
+	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 // What a refusal may cost in the log, in bytes, whatever the caller sends: one line about

@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tokenfuse/tokenfuse/internal/limits"
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
-	"github.com/tokenfuse/tokenfuse/local/faults"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 // writes counts the writes among what is sent to the store.

@@ -19,12 +19,12 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
-	"github.com/tokenfuse/tokenfuse/local/buffer"
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
-	"github.com/tokenfuse/tokenfuse/local/faults"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }

@@ -21,7 +21,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
 	"github.com/tokenfuse/tokenfuse/local/engine"
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
 // siegePolicy has figures that a few thousand calls reach. A call of a user costs

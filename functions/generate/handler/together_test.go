@@ -14,9 +14,9 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
-	"github.com/tokenfuse/tokenfuse/local/engine/enginetest"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
 // gate is a provider that answers a call when the test says so. A call is known by

@@ -1,0 +1,64 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/internal/strictjson"
+)
+
+// readObject reads the body: a JSON object with no other names than the allowed
+// ones, each at most once. null counts as absent.
+func readObject(r *request, allowed ...string) (map[string]json.RawMessage, *openai.Error) {
+	body, apiErr := openai.ReadBody(r.Request)
+	if apiErr != nil {
+		return nil, apiErr
+	}
+	if !utf8.Valid(body) {
+		return nil, openai.Errorf(openai.InvalidJSON, "", "The body must be valid JSON.")
+	}
+	members, err := strictjson.Object(body)
+	if twice, ok := errors.AsType[*strictjson.DuplicateError](err); ok {
+		return nil, openai.Errorf(openai.InvalidJSON, openai.Clip(twice.Name), "%q stands twice: send it once.", openai.Clip(twice.Name))
+	}
+	if err != nil {
+		return nil, openai.Errorf(openai.InvalidJSON, "", "The body must be a JSON object.")
+	}
+	object := map[string]json.RawMessage{}
+next:
+	for _, m := range members {
+		for _, name := range allowed {
+			if m.Name == name {
+				if string(m.Value) != "null" {
+					object[name] = m.Value
+				}
+				continue next
+			}
+		}
+		return nil, openai.Errorf(openai.UnsupportedParameter, openai.Clip(m.Name), "%q is not supported. Supported are: %s.", openai.Clip(m.Name), strings.Join(allowed, ", "))
+	}
+	return object, nil
+}
+
+// text reads a string, "" if it is absent.
+func text(object map[string]json.RawMessage, name string) (string, *openai.Error) {
+	raw, there := object[name]
+	if !there {
+		return "", nil
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return "", openai.Errorf(openai.InvalidValue, name, "%s must be a string.", name)
+	}
+	if len(s) > maxText || strings.ContainsFunc(s, unicode.IsControl) {
+		return "", openai.Errorf(openai.InvalidValue, name, "%s must be at most %d bytes without control characters.", name, maxText)
+	}
+	return s, nil
+}
+
+// maxText bounds a text in a request, in bytes.
+const maxText = 500

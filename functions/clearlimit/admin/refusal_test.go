@@ -1,0 +1,45 @@
+package admin
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
+)
+
+// A refusal writes a line or two, whatever was sent, and by whomever.
+func TestRefusalsAreShortInTheLog(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat(`"<ü`, 5000)
+	const most = 1000
+	for name, edit := range map[string]func(*rig, *events.APIGatewayProxyRequest){
+		"404":          func(_ *rig, e *events.APIGatewayProxyRequest) { e.Path = "/admin/" + long },
+		"405":          func(_ *rig, e *events.APIGatewayProxyRequest) { e.HTTPMethod = strings.Repeat("VERB", 5000) },
+		"403":          func(_ *rig, e *events.APIGatewayProxyRequest) { e.RequestContext.Identity.UserArn = "arn:" + long },
+		"no such user": func(_ *rig, e *events.APIGatewayProxyRequest) { e.Body = `{"user":"nobody","type":"all"}` },
+		"a parameter": func(_ *rig, e *events.APIGatewayProxyRequest) {
+			e.Body = `{` + "\"" + strings.Repeat("n", 20_000) + "\":1}"
+		},
+		"no JSON": func(_ *rig, e *events.APIGatewayProxyRequest) { e.Body = long },
+		"the store": func(g *rig, _ *events.APIGatewayProxyRequest) {
+			g.net.Plan = func(string, []byte) faults.Fault { return faults.Throttled }
+			g.handler.Buckets = g.shortTempered()
+		},
+		"header values": func(_ *rig, e *events.APIGatewayProxyRequest) { e.MultiValueHeaders["Content-Type"] = []string{long} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newRig(t)
+			e := g.event("POST", "/admin/limits/clear", `{"user":"ann","type":"all"}`)
+			edit(g, &e)
+			if a := g.send(e); a.status < 400 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			if n := len(g.log.String()); n > most || n == 0 {
+				t.Errorf("%d bytes: %.2000s", n, g.log)
+			}
+		})
+	}
+}
