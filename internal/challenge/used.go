@@ -3,15 +3,15 @@ package challenge
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 )
 
 // remembered is how many used solutions a process keeps in mind.
@@ -28,8 +28,7 @@ type DynamoDB interface {
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 }
 
-// Used remembers which solutions were used, each in an item "used#<id>" whose TTL
-// attribute is expires. The last of those that this process has seen used it also keeps in
+// Used remembers which solutions were used, each in an item of its own. The last of those that this process has seen used it also keeps in
 // mind: to send them again costs nobody a write. It is safe for concurrent use.
 type Used struct {
 	db    DynamoDB
@@ -69,17 +68,17 @@ func (u *Used) Claim(ctx context.Context, s Solution) error {
 	// The mark tells our own write, whose reply was lost, from another's, so that
 	// sending it again is harmless. An expired item is not taken over: no id comes
 	// twice.
-	mark := &types.AttributeValueMemberS{Value: rand.Text()}
+	mark := dynamo.Text(rand.Text())
 	put := &dynamodb.PutItemInput{
 		TableName: &u.table,
-		Item: map[string]types.AttributeValue{
-			"pk":      &types.AttributeValueMemberS{Value: "used#" + s.ID},
-			"mark":    mark,
-			"expires": &types.AttributeValueMemberN{Value: strconv.FormatInt(s.Expires.Unix()+1, 10)}, // rounded up
+		Item: dynamo.Item{
+			dynamo.Partition: dynamo.Text(keys.Used.Key(s.ID)),
+			"mark":           mark,
+			dynamo.Expires:   dynamo.Number(s.Expires.Unix() + 1), // rounded up
 		},
 		ConditionExpression:       aws.String("attribute_not_exists(pk) OR #mark = :mine"),
 		ExpressionAttributeNames:  map[string]string{"#mark": "mark"},
-		ExpressionAttributeValues: map[string]types.AttributeValue{":mine": mark},
+		ExpressionAttributeValues: dynamo.Item{":mine": mark},
 	}
 	var err error
 	for attempt := range claimAttempts {
@@ -90,7 +89,7 @@ func (u *Used) Claim(ctx context.Context, s Solution) error {
 			u.note(s)
 			return nil
 		}
-		if failed := (*types.ConditionalCheckFailedException)(nil); errors.As(err, &failed) {
+		if _, taken := dynamo.ConditionFailed(err); taken {
 			u.note(s)
 			return ErrUsed
 		}

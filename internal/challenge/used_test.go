@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -140,7 +141,7 @@ func TestClaimIsRememberedAsLongAsNeeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := net.db.GetItem(context.Background(), &dynamodb.GetItemInput{
-		TableName: &u.table, Key: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: "used#id"}},
+		TableName: &u.table, Key: dynamo.Key("used#id"),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -25,15 +25,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 )
 
 const (
@@ -80,7 +81,7 @@ type Index struct {
 	now    func() time.Time
 
 	mu    sync.Mutex
-	users *lru.Cache[partition, map[string]*record] // of an address, by sub, as this process recorded them
+	users *lru.Cache[string, map[string]*record] // of an address, by sub, as this process recorded them
 }
 
 // record is what a process knows of its recording of a user.
@@ -95,7 +96,7 @@ func New(db DynamoDB, table string, secret []byte, now func() time.Time) (*Index
 	if len(secret) < minSecretBytes {
 		return nil, fmt.Errorf("emails: the secret must have at least %d bytes", minSecretBytes)
 	}
-	users, _ := lru.New[partition, map[string]*record](remembered) // it fails for less than one
+	users, _ := lru.New[string, map[string]*record](remembered) // it fails for less than one
 	return &Index{db: db, table: table, secret: slices.Clone(secret), now: now, users: users}, nil
 }
 
@@ -117,7 +118,7 @@ func (x *Index) Learn(ctx context.Context, email, sub string) error {
 	defer cancel()
 	_, err = x.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName: &x.table,
-		Key:       key.item(),
+		Key:       dynamo.Key(key),
 		// A record of the version before has no first time; what it has was not before.
 		UpdateExpression: aws.String("SET #first = if_not_exists(#first, if_not_exists(#sub, :now)), #sub = :now, #last = :sub, expires = :expires"),
 		// Who was not recorded last is recorded even if that is not a week ago: it must
@@ -126,13 +127,12 @@ func (x *Index) Learn(ctx context.Context, email, sub string) error {
 		ExpressionAttributeNames: map[string]string{
 			"#sub": subPrefix + sub, "#first": firstPrefix + sub, "#last": attrLast,
 		},
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":now": seconds(now), ":old": seconds(now.Add(-refresh)), ":expires": seconds(now.Add(Keep)),
-			":sub": &types.AttributeValueMemberS{Value: sub},
+		ExpressionAttributeValues: dynamo.Item{
+			":now": dynamo.Seconds(now), ":old": dynamo.Seconds(now.Add(-refresh)), ":expires": dynamo.Seconds(now.Add(Keep)),
+			":sub": dynamo.Text(sub),
 		},
 	})
-	var fresh *types.ConditionalCheckFailedException // another process has seen to it
-	if err != nil && !errors.As(err, &fresh) {
+	if _, fresh := dynamo.ConditionFailed(err); err != nil && !fresh { // fresh: another process has seen to it
 		return fmt.Errorf("recording the user of an e-mail address: %w", err)
 	}
 	x.recorded(key, sub, now)
@@ -141,7 +141,7 @@ func (x *Index) Learn(ctx context.Context, email, sub string) error {
 
 // begin reports whether a user is to be recorded now, and if so keeps others from
 // doing the same for a while.
-func (x *Index) begin(key partition, sub string, now time.Time) bool {
+func (x *Index) begin(key, sub string, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	users := x.usersOf(key)
@@ -162,7 +162,7 @@ func (x *Index) begin(key partition, sub string, now time.Time) bool {
 
 // recorded notes that a user is recorded. With the first time of one user those of the
 // others become due: whether they still have the address must show.
-func (x *Index) recorded(key partition, sub string, now time.Time) {
+func (x *Index) recorded(key, sub string, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	users := x.usersOf(key)
@@ -180,7 +180,7 @@ func (x *Index) recorded(key partition, sub string, now time.Time) {
 }
 
 // usersOf are the users of an address that this process recorded.
-func (x *Index) usersOf(key partition) map[string]*record {
+func (x *Index) usersOf(key string) map[string]*record {
 	users, known := x.users.Get(key)
 	if !known {
 		users = map[string]*record{}
@@ -199,7 +199,7 @@ func (x *Index) Find(ctx context.Context, email string) (subs []string, err erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	out, err := x.db.GetItem(ctx, &dynamodb.GetItemInput{TableName: &x.table, Key: key.item(), ConsistentRead: aws.Bool(true)})
+	out, err := x.db.GetItem(ctx, &dynamodb.GetItemInput{TableName: &x.table, Key: dynamo.Key(key), ConsistentRead: aws.Bool(true)})
 	if err != nil {
 		return nil, fmt.Errorf("finding the user of an e-mail address: %w", err)
 	}
@@ -211,9 +211,9 @@ func (x *Index) Find(ctx context.Context, email string) (subs []string, err erro
 		if !ok {
 			continue
 		}
-		if last, ok := secondsOf(out.Item, attr); ok && last > oldest {
+		if last, ok := dynamo.NumberOf(out.Item, attr); ok && last > oldest {
 			seen[sub] = last
-			first, _ := secondsOf(out.Item, firstPrefix+sub)
+			first, _ := dynamo.NumberOf(out.Item, firstPrefix+sub)
 			taken = max(taken, first)
 		}
 	}
@@ -226,38 +226,18 @@ func (x *Index) Find(ctx context.Context, email string) (subs []string, err erro
 	return subs, nil
 }
 
-// partition is the partition key of an address.
-type partition string
-
-func (p partition) item() map[string]types.AttributeValue {
-	return map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: string(p)}}
-}
-
 var encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // keyBytes of the HMAC are kept: with 128 bits no two addresses meet.
 const keyBytes = 16
 
-func (x *Index) key(email string) (partition, error) {
+// key is the partition key of an address.
+func (x *Index) key(email string) (string, error) {
 	address, err := canonical(email)
 	if err != nil {
 		return "", err
 	}
 	h := hmac.New(sha256.New, x.secret)
 	h.Write([]byte("tokenfuse e-mail address\x00" + address))
-	return partition("email#" + encoding.EncodeToString(h.Sum(nil)[:keyBytes])), nil
-}
-
-func seconds(t time.Time) types.AttributeValue {
-	return &types.AttributeValueMemberN{Value: strconv.FormatInt(t.Unix(), 10)}
-}
-
-// secondsOf reads an attribute that seconds wrote.
-func secondsOf(item map[string]types.AttributeValue, attr string) (int64, bool) {
-	n, ok := item[attr].(*types.AttributeValueMemberN)
-	if !ok {
-		return 0, false
-	}
-	s, err := strconv.ParseInt(n.Value, 10, 64)
-	return s, err == nil
+	return keys.Email.Key(encoding.EncodeToString(h.Sum(nil)[:keyBytes])), nil
 }

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 )
 
 const (
@@ -155,9 +156,9 @@ func TestItemOfTheVersionBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	item := key.item()
-	item["s_ann"], item["s_bea"], item["expires"] = seconds(w.now.Add(-10*day)), seconds(w.now.Add(-3*day)), seconds(w.now.Add(80*day))
-	if _, err := w.db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &w.table, Item: map[string]types.AttributeValue(item)}); err != nil {
+	item := dynamo.Key(key)
+	item["s_ann"], item["s_bea"], item["expires"] = dynamo.Seconds(w.now.Add(-10*day)), dynamo.Seconds(w.now.Add(-3*day)), dynamo.Seconds(w.now.Add(80*day))
+	if _, err := w.db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &w.table, Item: item}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantUsers(x, address, "ann", "bea")

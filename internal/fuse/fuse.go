@@ -11,16 +11,17 @@ package fuse
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tokenfuse/tokenfuse/internal/clock"
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 )
 
 // State says what is cut off.
@@ -63,8 +64,6 @@ type DynamoDB interface {
 }
 
 const (
-	// Key is the fuse's partition key.
-	Key = "fuse"
 
 	// freshFor is how long a state is obeyed without asking again.
 	freshFor = 3 * time.Second
@@ -165,7 +164,7 @@ func (r *Reader) refresh(ctx context.Context, this *reading) {
 func get(ctx context.Context, db DynamoDB, table string) (Setting, error) {
 	out, err := db.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName:      &table,
-		Key:            map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: Key}},
+		Key:            dynamo.Key(keys.Fuse),
 		ConsistentRead: aws.Bool(true),
 	})
 	if err != nil {
@@ -175,24 +174,20 @@ func get(ctx context.Context, db DynamoDB, table string) (Setting, error) {
 }
 
 // decode reads the fuse's item; there is none until somebody sets it.
-func decode(item map[string]types.AttributeValue) (Setting, error) {
+func decode(item dynamo.Item) (Setting, error) {
 	if item == nil {
 		return Setting{State: Closed}, nil
 	}
-	state, _ := item["state"].(*types.AttributeValueMemberS)
-	if state == nil || !State(state.Value).Valid() {
-		return Setting{}, fmt.Errorf("the fuse's item has no valid state")
+	s := Setting{State: State(dynamo.TextOf(item, "state")), SetBy: dynamo.TextOf(item, "set_by")}
+	if !s.State.Valid() {
+		return Setting{}, errors.New("the fuse's item has no valid state")
 	}
-	s := Setting{State: State(state.Value)}
-	if by, ok := item["set_by"].(*types.AttributeValueMemberS); ok {
-		s.SetBy = by.Value
-	}
-	if until, ok := item["until"].(*types.AttributeValueMemberN); ok {
-		seconds, err := strconv.ParseInt(until.Value, 10, 64)
-		if err != nil {
-			return Setting{}, fmt.Errorf("the fuse's item has no valid until")
+	if item["until"] != nil {
+		until, ok := dynamo.NumberOf(item, "until")
+		if !ok {
+			return Setting{}, errors.New("the fuse's item has no valid until")
 		}
-		s.Until = time.Unix(seconds, 0)
+		s.Until = time.Unix(until, 0)
 	}
 	return s, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,8 +11,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -48,12 +47,9 @@ func newRig(t *testing.T) *rig {
 
 func (g *rig) set(state string, until int64) {
 	g.t.Helper()
-	item := map[string]types.AttributeValue{
-		"pk": &types.AttributeValueMemberS{Value: Key}, "state": &types.AttributeValueMemberS{Value: state},
-		"set_by": &types.AttributeValueMemberS{Value: "somebody"},
-	}
+	item := dynamo.Item{"pk": dynamo.Text("fuse"), "state": dynamo.Text(state), "set_by": dynamo.Text("somebody")}
 	if until != 0 {
-		item["until"] = &types.AttributeValueMemberN{Value: strconv.FormatInt(until, 10)}
+		item["until"] = dynamo.Number(until)
 	}
 	if _, err := g.db.PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &g.table, Item: item}); err != nil {
 		g.t.Fatal(err)
@@ -159,7 +155,7 @@ type held chan chan string
 func (h held) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	read := make(chan string)
 	h <- read
-	return &dynamodb.GetItemOutput{Item: map[string]types.AttributeValue{"pk": text(Key), "state": text(<-read)}}, nil
+	return &dynamodb.GetItemOutput{Item: dynamo.Item{"pk": dynamo.Text("fuse"), "state": dynamo.Text(<-read)}}, nil
 }
 
 func newHeld() (held, *Reader, *atomic.Int64) {

@@ -2,14 +2,14 @@ package fuse
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 )
 
 // WriterDB is the part of *dynamodb.Client that a Writer uses.
@@ -26,7 +26,7 @@ const writeTimeout = 5 * time.Second
 // repeated: a reply that got lost is made good by asking again. It is safe for
 // concurrent use.
 //
-// The item is pk "fuse", state, set_by, set_at and, unless the state has no end,
+// The item has the attributes state, set_by, set_at and, unless the state has no end,
 // until; both times in unix seconds.
 type Writer struct {
 	db    WriterDB
@@ -65,8 +65,8 @@ func (w *Writer) SetIfFree(ctx context.Context, s Setting, incident, decided tim
 			"(#by = :by AND (#state <> :closed OR attribute_not_exists(#at) OR #at <= :decided)) OR #until <= :now OR " +
 			"(#state = :closed AND attribute_not_exists(#until) AND (attribute_not_exists(#at) OR #at < :incident))")
 		put.ExpressionAttributeNames = map[string]string{"#by": "set_by", "#until": "until", "#state": "state", "#at": "set_at"}
-		put.ExpressionAttributeValues = map[string]types.AttributeValue{
-			":by": put.Item["set_by"], ":now": seconds(w.now()), ":closed": text(string(Closed)), ":incident": seconds(incident), ":decided": seconds(decided)}
+		put.ExpressionAttributeValues = dynamo.Item{
+			":by": put.Item["set_by"], ":now": dynamo.Seconds(w.now()), ":closed": dynamo.Text(string(Closed)), ":incident": dynamo.Seconds(incident), ":decided": dynamo.Seconds(decided)}
 	})
 }
 
@@ -76,14 +76,14 @@ func (w *Writer) Release(ctx context.Context, by string) error {
 	defer cancel()
 	_, err := w.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:                &w.table,
-		Key:                      map[string]types.AttributeValue{"pk": text(Key)},
+		Key:                      dynamo.Key(keys.Fuse),
 		UpdateExpression:         aws.String("SET #state = :closed, #at = :now REMOVE #until"),
 		ConditionExpression:      aws.String("#by = :by"),
 		ExpressionAttributeNames: map[string]string{"#by": "set_by", "#until": "until", "#state": "state", "#at": "set_at"},
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":by": text(by), ":closed": text(string(Closed)), ":now": seconds(w.now())},
+		ExpressionAttributeValues: dynamo.Item{
+			":by": dynamo.Text(by), ":closed": dynamo.Text(string(Closed)), ":now": dynamo.Seconds(w.now())},
 	})
-	if err != nil && !refused(err) {
+	if _, refused := dynamo.ConditionFailed(err); err != nil && !refused {
 		return fmt.Errorf("releasing the fuse: %w", err)
 	}
 	return nil
@@ -93,10 +93,10 @@ func (w *Writer) put(ctx context.Context, s Setting, condition func(*dynamodb.Pu
 	if !s.State.Valid() || s.SetBy == "" {
 		return false, fmt.Errorf("the fuse cannot be set to %q by %q", s.State, s.SetBy)
 	}
-	in := &dynamodb.PutItemInput{TableName: &w.table, Item: map[string]types.AttributeValue{
-		"pk": text(Key), "state": text(string(s.State)), "set_by": text(s.SetBy), "set_at": seconds(w.now())}}
+	in := &dynamodb.PutItemInput{TableName: &w.table, Item: dynamo.Item{
+		dynamo.Partition: dynamo.Text(keys.Fuse), "state": dynamo.Text(string(s.State)), "set_by": dynamo.Text(s.SetBy), "set_at": dynamo.Seconds(w.now())}}
 	if !s.Until.IsZero() {
-		in.Item["until"] = seconds(s.Until)
+		in.Item["until"] = dynamo.Seconds(s.Until)
 	}
 	if condition != nil {
 		condition(in)
@@ -104,22 +104,11 @@ func (w *Writer) put(ctx context.Context, s Setting, condition func(*dynamodb.Pu
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	_, err = w.db.PutItem(ctx, in)
-	if refused(err) {
+	if _, refused := dynamo.ConditionFailed(err); refused {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("setting the fuse: %w", err)
 	}
 	return true, nil
-}
-
-func refused(err error) bool {
-	var failed *types.ConditionalCheckFailedException
-	return errors.As(err, &failed)
-}
-
-func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
-
-func seconds(t time.Time) types.AttributeValue {
-	return &types.AttributeValueMemberN{Value: strconv.FormatInt(t.Unix(), 10)}
 }

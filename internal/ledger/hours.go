@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 )
 
 // Hour is what the calls of a clock hour (UTC) come to.
@@ -69,7 +71,7 @@ func (l *Ledger) readHours(ctx context.Context, w window) (map[hour]rollUp, erro
 		in := query(first.key())
 		between(in, first.sort(), last.sort())
 		err := l.read(ctx, in, func(it item) error {
-			start, err := time.Parse(hourFormat, textOf(it, attrSort))
+			start, err := time.Parse(hourFormat, dynamo.TextOf(it, dynamo.Sort))
 			if err != nil {
 				return errors.New("a roll-up with an invalid sort key")
 			}

@@ -29,9 +29,6 @@ func (h hour) time() time.Time {
 }
 
 const (
-	attrPartition = "pk"
-	attrSort      = "sk"
-
 	hourFormat  = "2006-01-02T15"
 	monthFormat = "2006-01"
 )

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
@@ -107,7 +108,7 @@ func nameOf(field string) string {
 }
 
 // recordOf reads an event.
-func recordOf(it item) (record, error) { return parseLine(textOf(it, attrEvent)) }
+func recordOf(it item) (record, error) { return parseLine(dynamo.TextOf(it, attrEvent)) }
 
 // amount is r by itself.
 func (r record) amount() Amount {

@@ -9,6 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
+
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 )
 
 const (
@@ -63,15 +65,14 @@ func (l *Ledger) RecordAbandoned(ctx context.Context, e Event) error {
 	}
 	err = l.put(ctx, &dynamodb.PutItemInput{
 		Item:                                it,
-		ConditionExpression:                 aws.String("attribute_not_exists(" + attrPartition + ")"),
+		ConditionExpression:                 aws.String("attribute_not_exists(" + dynamo.Partition + ")"),
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
-	var exists *types.ConditionalCheckFailedException
-	switch {
-	case errors.As(err, &exists):
+	switch found, exists := dynamo.ConditionFailed(err); {
+	case exists:
 		// An earlier attempt, or a settle that came later than promised, has put the
 		// event and may not have come further than that.
-		if _, err := recordOf(exists.Item); err != nil {
+		if _, err := recordOf(found); err != nil {
 			return err
 		}
 	case err != nil:
@@ -91,9 +92,9 @@ func (l *Ledger) reopen(ctx context.Context, p partition) error {
 	}{{keyOf(h.rollUpsKey(), p.rollUpSort()), p.minute.start()}, {keyOf(h.key(), h.sort()), h.start()}} {
 		err := l.update(ctx, &dynamodb.UpdateItemInput{
 			Key:              roll.key,
-			UpdateExpression: aws.String("ADD " + attrLate + " :one SET " + attrExpires + " = :e REMOVE " + attrSums),
+			UpdateExpression: aws.String("ADD " + attrLate + " :one SET " + dynamo.Expires + " = :e REMOVE " + attrSums),
 			// Repeated, it counts twice, which does no harm.
-			ExpressionAttributeValues: item{":one": number(1), ":e": expiry(roll.of)},
+			ExpressionAttributeValues: item{":one": dynamo.Number(1), ":e": expiry(roll.of)},
 		})
 		if err != nil {
 			return fmt.Errorf("ledger: taking back a roll-up: %w", err)
@@ -112,7 +113,7 @@ func (l *Ledger) mark(ctx context.Context, h hour) error {
 	}
 	err := l.update(ctx, &dynamodb.UpdateItemInput{
 		Key:                       keyOf(h.key(), h.sort()),
-		UpdateExpression:          aws.String("SET " + attrExpires + " = :e"),
+		UpdateExpression:          aws.String("SET " + dynamo.Expires + " = :e"),
 		ExpressionAttributeValues: item{":e": expiry(h.start())},
 	})
 	if err != nil {

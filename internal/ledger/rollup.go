@@ -7,8 +7,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
@@ -31,7 +31,7 @@ type rollUp struct {
 }
 
 func decodeRollUp(it item) (rollUp, error) {
-	r := rollUp{sums: textOf(it, attrSums)}
+	r := rollUp{sums: dynamo.TextOf(it, attrSums)}
 	if it[attrLate] == nil {
 		return r, nil
 	}
@@ -49,24 +49,23 @@ func (l *Ledger) writeRollUp(ctx context.Context, key item, of, late int64, sums
 		err = l.putSums(ctx, key, of, late, string(data))
 	}
 	if err != nil {
-		l.opts.Log.WarnContext(ctx, "ledger: a roll-up could not be written", "partition", textOf(key, attrPartition), "error", err)
+		l.opts.Log.WarnContext(ctx, "ledger: a roll-up could not be written", "partition", dynamo.TextOf(key, dynamo.Partition), "error", err)
 	}
 }
 
 func (l *Ledger) putSums(ctx context.Context, key item, of, late int64, sums string) error {
 	in := &dynamodb.UpdateItemInput{
 		Key:                       key,
-		UpdateExpression:          aws.String("SET " + attrSums + " = :s, " + attrExpires + " = :e"),
+		UpdateExpression:          aws.String("SET " + attrSums + " = :s, " + dynamo.Expires + " = :e"),
 		ConditionExpression:       aws.String("attribute_not_exists(" + attrLate + ")"),
-		ExpressionAttributeValues: item{":s": text(sums), ":e": expiry(of)},
+		ExpressionAttributeValues: item{":s": dynamo.Text(sums), ":e": expiry(of)},
 	}
 	if late > 0 {
 		in.ConditionExpression = aws.String(attrLate + " = :late")
-		in.ExpressionAttributeValues[":late"] = number(late)
+		in.ExpressionAttributeValues[":late"] = dynamo.Number(late)
 	}
 	err := l.update(ctx, in)
-	var takenBack *types.ConditionalCheckFailedException
-	if errors.As(err, &takenBack) {
+	if _, takenBack := dynamo.ConditionFailed(err); takenBack {
 		return nil
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -364,7 +365,7 @@ func TestLargestRollUp(t *testing.T) {
 		}
 	}
 	l.writeRollUp(context.Background(), key, noon.UnixMicro(), 0, strings.Repeat("x", maxRollUp-2))
-	if items := w.items("minutes#2026-03-02T12"); len(items) != 1 || len(textOf(items[0], attrSums)) != maxRollUp {
+	if items := w.items("minutes#2026-03-02T12"); len(items) != 1 || len(dynamo.TextOf(items[0], attrSums)) != maxRollUp {
 		t.Error("not written")
 	}
 	if w.log.String() != "" {

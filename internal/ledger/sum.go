@@ -10,6 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 )
 
 // LongestWindow is the longest window of a Sum.
@@ -120,7 +122,7 @@ func (s *summing) takeRollUps(ctx context.Context, h hour) error {
 	// "~" comes after every shard.
 	between(in, fmt.Sprintf("%02d", first%60), fmt.Sprintf("%02d~", last%60))
 	return s.read(ctx, in, func(it item) error {
-		p, ok := parseRollUpSort(h, textOf(it, attrSort))
+		p, ok := parseRollUpSort(h, dynamo.TextOf(it, dynamo.Sort))
 		if !ok {
 			return errors.New("a roll-up with an invalid sort key")
 		}
@@ -171,8 +173,8 @@ func (s *summing) takeEvents(ctx context.Context, p partition) error {
 // missed when its minute was closed would stay so.
 func query(pk string) *dynamodb.QueryInput {
 	return &dynamodb.QueryInput{
-		KeyConditionExpression:    aws.String(attrPartition + " = :pk"),
-		ExpressionAttributeValues: item{":pk": text(pk)},
+		KeyConditionExpression:    aws.String(dynamo.Partition + " = :pk"),
+		ExpressionAttributeValues: item{":pk": dynamo.Text(pk)},
 		ConsistentRead:            aws.Bool(true),
 		Limit:                     aws.Int32(page),
 	}
@@ -180,9 +182,9 @@ func query(pk string) *dynamodb.QueryInput {
 
 // between narrows a query to sort keys from first to last.
 func between(in *dynamodb.QueryInput, first, last string) {
-	in.KeyConditionExpression = aws.String(*in.KeyConditionExpression + " AND " + attrSort + " BETWEEN :first AND :last")
-	in.ExpressionAttributeValues[":first"] = text(first)
-	in.ExpressionAttributeValues[":last"] = text(last)
+	in.KeyConditionExpression = aws.String(*in.KeyConditionExpression + " AND " + dynamo.Sort + " BETWEEN :first AND :last")
+	in.ExpressionAttributeValues[":first"] = dynamo.Text(first)
+	in.ExpressionAttributeValues[":last"] = dynamo.Text(last)
 }
 
 // read gives a query's items, page by page.
@@ -195,7 +197,7 @@ func (l *Ledger) read(ctx context.Context, in *dynamodb.QueryInput, each func(it
 		}
 		for _, it := range out.Items {
 			if err := each(it); err != nil {
-				return fmt.Errorf("ledger: partition %s: %w", textOf(in.ExpressionAttributeValues, ":pk"), err)
+				return fmt.Errorf("ledger: partition %s: %w", dynamo.TextOf(in.ExpressionAttributeValues, ":pk"), err)
 			}
 		}
 		if in.ExclusiveStartKey = out.LastEvaluatedKey; len(in.ExclusiveStartKey) == 0 {

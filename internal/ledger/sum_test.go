@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -171,22 +172,24 @@ func TestBrokenItems(t *testing.T) {
 		item   item
 	}
 	event := func(v types.AttributeValue) stored {
-		it := item{attrExpires: number(1 << 40)}
+		it := item{dynamo.Expires: dynamo.Number(1 << 40)}
 		if v != nil {
 			it[attrEvent] = v
 		}
 		return stored{"2026-03-02T12:00#0", "r", it}
 	}
 	line := func(time, cost string) stored {
-		return event(text("1 " + time + " " + cost + " completed 0 user ask small 1 0 0 1 0 user#1"))
+		return event(dynamo.Text("1 " + time + " " + cost + " completed 0 user ask small 1 0 0 1 0 user#1"))
 	}
 	at := fmt.Sprint(noon.UnixMicro())
-	rolled := func(sums string) stored { return stored{"minutes#2026-03-02T12", "00#0", item{attrSums: text(sums)}} }
+	rolled := func(sums string) stored {
+		return stored{"minutes#2026-03-02T12", "00#0", item{attrSums: dynamo.Text(sums)}}
+	}
 	for name, broken := range map[string]stored{
 		"no event":            event(nil),
-		"event is a number":   event(number(1)),
-		"event is JSON":       event(text("{}")),
-		"event is empty":      event(text("")),
+		"event is a number":   event(dynamo.Number(1)),
+		"event is JSON":       event(dynamo.Text("{}")),
+		"event is empty":      event(dynamo.Text("")),
 		"no time":             line("", "1"),
 		"negative time":       line("-1", "1"),
 		"no cost":             line(at, ""),
@@ -194,15 +197,15 @@ func TestBrokenItems(t *testing.T) {
 		"cost is text":        line(at, "one"),
 		"cost is a fraction":  line(at, "1.5"),
 		"cost beyond int64":   line(at, "9223372036854775808"),
-		"another form":        event(text("2 " + at + " 1 completed 0 user ask small 1 0 0 1 0 user#1")),
+		"another form":        event(dynamo.Text("2 " + at + " 1 completed 0 user ask small 1 0 0 1 0 user#1")),
 		"sums are no JSON":    rolled(`{`),
 		"sums are no numbers": rolled(`{"tiers":{"user":["1"]}}`),
 		"too many sums":       rolled(`{"tiers":{"user":[1,1,1,1,1,1]}}`),
 		"negative sums":       rolled(`{"tiers":{"user":[1,-1]}}`),
 		"a part beyond all":   rolled(`{"identities":{"user#1":[1,1,2]}}`),
-		"late is text":        {"minutes#2026-03-02T12", "00#0", item{attrLate: text("1")}},
+		"late is text":        {"minutes#2026-03-02T12", "00#0", item{attrLate: dynamo.Text("1")}},
 		"no minute":           {"minutes#2026-03-02T12", "00", item{}},
-		"broken hour":         {"hours#2026-03", "2026-03-02T12", item{attrLate: number(-1)}},
+		"broken hour":         {"hours#2026-03", "2026-03-02T12", item{attrLate: dynamo.Number(-1)}},
 		"hour without a date": {"hours#2026-03", "2026-03-02T12x", item{}},
 	} {
 		t.Run(name, func(t *testing.T) {

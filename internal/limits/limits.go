@@ -7,30 +7,23 @@
 package limits
 
 import (
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
-// Kind is what an identity is.
-type Kind string
+// Kind is what an identity is: the kind of item that holds its buckets.
+type Kind keys.Kind
 
 const (
-	User    Kind = "user"    // signed in
-	Network Kind = "network" // anonymous, known by its network and client
-	Pass    Kind = "pass"    // anonymous, but has solved a challenge
+	User    = Kind(keys.User)    // signed in
+	Network = Kind(keys.Network) // anonymous, known by its network and client
+	Pass    = Kind(keys.Pass)    // anonymous, but has solved a challenge
 )
 
 // Key is the partition key of an identity's buckets.
-func (k Kind) Key(id string) string {
-	switch k {
-	case User:
-		return "user#" + id
-	case Pass:
-		return "pass#" + id
-	}
-	return "net#" + id
-}
+func (k Kind) Key(id string) string { return keys.Kind(k).Key(id) }
 
 // Shown is the kind as callers and support see it.
 func (k Kind) Shown() string {

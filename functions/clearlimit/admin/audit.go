@@ -4,12 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 )
 
 const (
@@ -24,7 +25,7 @@ type AuditDB interface {
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 }
 
-// Audit keeps what administrators changed: an item audit#<time>#<id> with who,
+// Audit keeps what administrators changed: an item of keys.Audit with who,
 // whom, what, why and when. It is written before the change, so a change that
 // failed is in it, too.
 type Audit struct {
@@ -50,15 +51,14 @@ type Change struct {
 func (a *Audit) Record(ctx context.Context, c Change) error {
 	ctx, cancel := context.WithTimeout(ctx, auditTimeout)
 	defer cancel()
-	now := a.now().UTC()
-	text := func(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
-	_, err := a.db.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(a.table), Item: map[string]types.AttributeValue{
-		"pk":      text("audit#" + now.Format("2006-01-02T15:04:05.000000Z") + "#" + rand.Text()),
-		"who":     text(c.Who),
-		"whom":    text(c.Whom),
-		"what":    text(c.What),
-		"why":     text(c.Why),
-		"expires": &types.AttributeValueMemberN{Value: strconv.FormatInt(now.Add(auditKeep).Unix(), 10)},
+	now := a.now()
+	_, err := a.db.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(a.table), Item: dynamo.Item{
+		dynamo.Partition: dynamo.Text(keys.Audit(now, rand.Text())),
+		"who":            dynamo.Text(c.Who),
+		"whom":           dynamo.Text(c.Whom),
+		"what":           dynamo.Text(c.What),
+		"why":            dynamo.Text(c.Why),
+		dynamo.Expires:   dynamo.Seconds(now.Add(auditKeep)),
 	}})
 	if err != nil {
 		return fmt.Errorf("writing the audit: %w", err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -49,7 +50,7 @@ func Build(_ context.Context, p Parts) (*Handler, error) {
 	}
 	cfg.Pools = map[string]*bucket.Pool{}
 	for name, pool := range p.Policy.Pools {
-		if cfg.Pools[name], err = cfg.Buckets.NewPool(poolPrefix+name, int64(pool.Ceiling), pool.Period, bucket.PoolOptions{}); err != nil {
+		if cfg.Pools[name], err = cfg.Buckets.NewPool(keys.Pool.Key(name), int64(pool.Ceiling), pool.Period, bucket.PoolOptions{}); err != nil {
 			return nil, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -72,7 +73,7 @@ const (
 func (h *Handler) admit(r *request) (done func(), refused *openai.Error) {
 	hash := sha256.Sum256([]byte(r.arn))
 	d, err := h.Buckets.Reserve(r.Context(), bucket.Request{
-		Key:         "admin#" + hex.EncodeToString(hash[:16]),
+		Key:         keys.Admin.Key(hex.EncodeToString(hash[:16])),
 		Charges:     []bucket.Charge{{Limit: adminLimit, Cost: 1}},
 		MaxInFlight: adminInFlight,
 		Deadline:    h.Now().Add(answerTime),

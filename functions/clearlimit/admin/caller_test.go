@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/awslabs/aws-lambda-go-api-proxy/core"
 
+	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -251,7 +252,7 @@ func TestStoreFails(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				quota := g.handler.held(&target{kind: "user", id: "123", state: state})[3].limit()
+				quota := g.handler.held(&target{kind: limits.User, id: "123", state: state})[3].limit()
 				changed := len(g.items("fuse")) > 0 || state.Limit(quota.Limit).Remaining > 0
 				if changed && len(g.items("audit#")) == 0 {
 					t.Errorf("call %d failed: a change that is not in the audit", failing)

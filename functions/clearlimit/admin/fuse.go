@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
 
@@ -61,7 +62,7 @@ func (h *Handler) setFuse(w http.ResponseWriter, r *request) *openai.Error {
 	if !setting.Until.IsZero() {
 		what += " until " + setting.Until.UTC().Format(time.RFC3339)
 	}
-	if err := h.Audit.Record(r.Context(), Change{Who: r.arn, Whom: fuse.Key, What: what, Why: reason}); err != nil {
+	if err := h.Audit.Record(r.Context(), Change{Who: r.arn, Whom: keys.Fuse, What: what, Why: reason}); err != nil {
 		return unavailable(r, err)
 	}
 	if err := h.Fuse.Set(r.Context(), setting); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
@@ -14,12 +15,8 @@ import (
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
-const (
-	// poolPrefix marks a pool among identities: pool#NAME.
-	poolPrefix = "pool#"
-	// poolLimit is what a pool's burst is called among limits.
-	poolLimit = "spend_ceiling"
-)
+// poolLimit is what a pool's burst is called among limits.
+const poolLimit = "spend_ceiling"
 
 // pool is a pool that a request is about. It is shown as an identity with one limit,
 // what may be spent at once; but only its debt can be cleared, since a pool that is
@@ -40,7 +37,7 @@ func (h *Handler) poolNamed(field func(string) (string, *openai.Error)) (*pool, 
 		}
 		values[w] = value
 	}
-	name, named := strings.CutPrefix(values["identity"], poolPrefix)
+	name, named := keys.Pool.ID(values["identity"])
 	if !named || values["user"] != "" || values["email"] != "" {
 		return nil, nil
 	}
@@ -83,7 +80,7 @@ func (p *pool) view(s bucket.PoolState) poolView {
 	return poolView{v.Name, v.Unit, v.Capacity, v.Period}
 }
 
-func (p *pool) identity() identityView { return identityView{Kind: "pool", ID: poolPrefix + p.name} }
+func (p *pool) identity() identityView { return identityView{Kind: "pool", ID: keys.Pool.Key(p.name)} }
 
 // showPool answers GET /admin/limits for a pool.
 func (h *Handler) showPool(w http.ResponseWriter, r *request, p *pool) *openai.Error {
@@ -127,7 +124,7 @@ func (h *Handler) clearPool(w http.ResponseWriter, r *request, p *pool, kind, re
 	}
 	after, forgiven := before, int64(0)
 	if before.Debt > 0 {
-		change := Change{Who: r.arn, Whom: poolPrefix + p.name, What: "forgive the debt", Why: reason}
+		change := Change{Who: r.arn, Whom: keys.Pool.Key(p.name), What: "forgive the debt", Why: reason}
 		if err := h.Audit.Record(r.Context(), change); err != nil {
 			return unavailable(r, err)
 		}

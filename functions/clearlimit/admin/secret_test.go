@@ -18,7 +18,7 @@ func TestSecretIsReadForAddressesAlone(t *testing.T) {
 		reads.Add(1)
 		return testSecret, nil
 	}
-	g.spend(&target{kind: "user", id: "ann"}, "user", "", map[string]int64{"requests": 1})
+	g.spend(user("ann"), "user", "", map[string]int64{"requests": 1})
 	if err := g.emails.Learn(t.Context(), "ann@example.com", "ann"); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestSecretIsReadForAddressesAlone(t *testing.T) {
 func TestSecretCannotBeRead(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
-	g.spend(&target{kind: "user", id: "ann"}, "user", "", map[string]int64{"requests": 1})
+	g.spend(user("ann"), "user", "", map[string]int64{"requests": 1})
 	if err := g.emails.Learn(t.Context(), "ann@example.com", "ann"); err != nil {
 		t.Fatal(err)
 	}

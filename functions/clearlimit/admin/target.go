@@ -2,12 +2,11 @@ package admin
 
 import (
 	"errors"
-	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/internal/emails"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -106,24 +105,15 @@ func clipList(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// The shapes of anonymous callers' ids: fingerprint.Keyer.Network and
-// challenge.Pass.ID.
-var (
-	networkID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z2-7]{16}$`) })
-	passID    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`) })
-)
-
 // identityNamed reads an identity as the log and /v1/limits name it. Pools are looked
 // for before; the fuse and whatever else is in the table are none.
 func identityNamed(identity string) (*target, *openai.Error) {
-	kind, id, _ := strings.Cut(identity, "#")
+	kind, id, ok := keys.Identity(identity)
 	switch {
-	case kind == "user":
+	case ok && kind == keys.User:
 		return userNamed("identity", id)
-	case kind == "net" && networkID().MatchString(id):
-		return &target{kind: limits.Network, id: id}, nil
-	case kind == "pass" && passID().MatchString(id):
-		return &target{kind: limits.Pass, id: id}, nil
+	case ok:
+		return &target{kind: limits.Kind(kind), id: id}, nil
 	}
 	return nil, openai.Errorf(openai.InvalidValue, "identity", "identity must be user#ID, net#KEY or pass#KEY, as the log and the person's own /v1/limits show it, or pool#NAME.")
 }

@@ -75,6 +75,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -148,7 +149,7 @@ func New(cfg Config) (*Handler, error) {
 		return nil, err
 	}
 	for name, p := range cfg.Policy.Pools {
-		if h.pools[name], err = buckets.NewPool("pool#"+name, int64(p.Ceiling), p.Period, bucket.PoolOptions{}); err != nil {
+		if h.pools[name], err = buckets.NewPool(keys.Pool.Key(name), int64(p.Ceiling), p.Period, bucket.PoolOptions{}); err != nil {
 			return nil, err
 		}
 	}

@@ -11,23 +11,22 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 )
 
-// The item is pk "alarm", version, writer and, where they are not zero, seen (unix
+// The item has the attributes version, writer and, where they are not zero, seen (unix
 // microseconds), since, told and claimed (unix seconds), level, and hours (a set of
 // numbers).
-const stateKey = "alarm"
-
 // stateTimeout bounds a read or a write, with the client's own retries.
 const stateTimeout = 10 * time.Second
-
-type item = map[string]types.AttributeValue
 
 func (h *Handler) readState(ctx context.Context) (state, error) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
 	out, err := h.State.GetItem(ctx, &dynamodb.GetItemInput{
-		TableName: &h.Table, Key: item{"pk": text(stateKey)}, ConsistentRead: aws.Bool(true)})
+		TableName: &h.Table, Key: dynamo.Key(keys.Alarm), ConsistentRead: aws.Bool(true)})
 	if err != nil {
 		return state{}, fmt.Errorf("reading the alarm's state: %w", err)
 	}
@@ -54,12 +53,11 @@ func (h *Handler) writeState(ctx context.Context, s *state) (bool, error) {
 	if s.version > 0 {
 		in.ConditionExpression = aws.String("#version = :version")
 		in.ExpressionAttributeNames = map[string]string{"#version": "version"}
-		in.ExpressionAttributeValues = item{":version": number(s.version)}
+		in.ExpressionAttributeValues = dynamo.Item{":version": dynamo.Number(s.version)}
 	}
 	_, err := h.State.PutItem(ctx, in)
-	var failed *types.ConditionalCheckFailedException
-	if errors.As(err, &failed) {
-		if w, ok := failed.Item["writer"].(*types.AttributeValueMemberS); !ok || w.Value != writer {
+	if found, failed := dynamo.ConditionFailed(err); failed {
+		if dynamo.TextOf(found, "writer") != writer {
 			return false, nil
 		}
 	} else if err != nil {
@@ -69,18 +67,19 @@ func (h *Handler) writeState(ctx context.Context, s *state) (bool, error) {
 	return true, nil
 }
 
-func encode(s state, writer string) item {
-	it := item{"pk": text(stateKey), "version": number(s.version + 1), "writer": text(writer)}
+func encode(s state, writer string) dynamo.Item {
+	it := dynamo.Key(keys.Alarm)
+	it["version"], it["writer"] = dynamo.Number(s.version+1), dynamo.Text(writer)
 	for name, t := range map[string]time.Time{"since": s.since, "told": s.told, "claimed": s.claimed} {
 		if !t.IsZero() {
-			it[name] = number(t.Unix())
+			it[name] = dynamo.Number(t.Unix())
 		}
 	}
 	if !s.seen.IsZero() {
-		it["seen"] = number(s.seen.UnixMicro())
+		it["seen"] = dynamo.Number(s.seen.UnixMicro())
 	}
 	if s.level > 0 {
-		it["level"] = number(int64(s.level))
+		it["level"] = dynamo.Number(int64(s.level))
 	}
 	if len(s.past) > 0 {
 		hours := &types.AttributeValueMemberNS{}
@@ -92,23 +91,18 @@ func encode(s state, writer string) item {
 	return it
 }
 
-func decode(it item) (state, error) {
+func decode(it dynamo.Item) (state, error) {
 	var s state
 	if it == nil {
 		return s, nil
 	}
 	var seen, since, told, claimed, level int64
 	for name, to := range map[string]*int64{"version": &s.version, "seen": &seen, "since": &since, "told": &told, "claimed": &claimed, "level": &level} {
-		v, ok := it[name]
-		if !ok {
+		if it[name] == nil {
 			continue
 		}
-		n, ok := v.(*types.AttributeValueMemberN)
-		if !ok {
-			return s, fmt.Errorf("%s is not a number", name)
-		}
-		var err error
-		if *to, err = strconv.ParseInt(n.Value, 10, 64); err != nil {
+		var ok bool
+		if *to, ok = dynamo.NumberOf(it, name); !ok {
 			return s, fmt.Errorf("%s is not an integer", name)
 		}
 	}
@@ -131,10 +125,4 @@ func decode(it item) (state, error) {
 		}
 	}
 	return s, nil
-}
-
-func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
-
-func number(n int64) types.AttributeValue {
-	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 )
 
 func TestStateRoundTrip(t *testing.T) {
@@ -41,15 +43,15 @@ func TestStateRoundTrip(t *testing.T) {
 
 func TestNonsenseStateFailsLoudly(t *testing.T) {
 	t.Parallel()
-	for name, it := range map[string]item{
-		"text":     {"since": text("noon")},
+	for name, it := range map[string]dynamo.Item{
+		"text":     {"since": dynamo.Text("noon")},
 		"fraction": {"level": &types.AttributeValueMemberN{Value: "1.5"}},
 		"hours":    {"hours": &types.AttributeValueMemberNS{Value: []string{"1.5"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newRig(t, dollars8)
-			it["pk"] = text(stateKey)
+			it["pk"] = dynamo.Text("alarm")
 			if _, err := g.db(nil).PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &g.table, Item: it}); err != nil {
 				t.Fatal(err)
 			}
@@ -64,8 +66,8 @@ func TestNonsenseStateFailsLoudly(t *testing.T) {
 func TestStateOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, withFuse)
-	it := item{"pk": text(stateKey), "version": number(3), "writer": text("w"), "level": number(1),
-		"since": number(noon.Add(-10 * time.Minute).Unix()), "told": number(noon.Add(-10 * time.Minute).Unix())}
+	it := dynamo.Item{"pk": dynamo.Text("alarm"), "version": dynamo.Number(3), "writer": dynamo.Text("w"), "level": dynamo.Number(1),
+		"since": dynamo.Number(noon.Add(-10 * time.Minute).Unix()), "told": dynamo.Number(noon.Add(-10 * time.Minute).Unix())}
 	if _, err := g.db(nil).PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &g.table, Item: it}); err != nil {
 		t.Fatal(err)
 	}

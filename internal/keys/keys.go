@@ -1,0 +1,73 @@
+// Package keys has the partition keys of the table Limits. All kinds of items share that
+// table: their keys are formed and read here, so that no two kinds meet.
+package keys
+
+import (
+	"encoding/base32"
+	"encoding/base64"
+	"strings"
+	"time"
+)
+
+// The items of which there is one.
+const (
+	Fuse  = "fuse"  // what is switched off
+	Alarm = "alarm" // what the alarm remembers
+)
+
+// Kind is a kind of item of which there are many: what their keys begin with.
+type Kind string
+
+const (
+	User    Kind = "user#"  // a user's buckets; the id is the sub of the token
+	Network Kind = "net#"   // an anonymous network's buckets; fingerprint.Keyer.Network makes the id
+	Pass    Kind = "pass#"  // the buckets of a solved challenge's pass; challenge.Pass.ID
+	Admin   Kind = "admin#" // an administrator's bucket; a hash of the ARN
+	Pool    Kind = "pool#"  // a pool's bucket; its name
+	Email   Kind = "email#" // the users of an e-mail address; its keyed hash
+	Used    Kind = "used#"  // a solution that was used; challenge.Solution.ID
+	audit   Kind = "audit#"
+)
+
+// Key is the key of an item.
+func (k Kind) Key(id string) string { return string(k) + id }
+
+// ID reads what Key made. It reports false for keys of other kinds.
+func (k Kind) ID(key string) (id string, ok bool) { return strings.CutPrefix(key, string(k)) }
+
+// Siteverify is the key of the bucket of what a network may ask of a third party that
+// checks challenges. No network has such an id.
+func Siteverify(network string) string { return Network.Key(network + "#siteverify") }
+
+// Audit is the key of a change that an administrator made at a time. The keys of later
+// changes sort after it. The id tells changes of the same microsecond apart.
+func Audit(at time.Time, id string) string {
+	return audit.Key(at.UTC().Format("2006-01-02T15:04:05.000000Z") + "#" + id)
+}
+
+// Identity reads the key of an identity, which is a user, a network or a pass. It reports
+// false for every other key, and for an id that no network or pass can have. What may be
+// a user's id is up to auth.ValidSubject.
+func Identity(key string) (k Kind, id string, ok bool) {
+	for _, k := range []Kind{User, Network, Pass} {
+		if id, ok := k.ID(key); ok {
+			return k, id, k.mayBe(id)
+		}
+	}
+	return "", "", false
+}
+
+// mayBe reports whether an id has the form that its maker gives it: of a network 80 bits
+// in base32, of a pass 128 bits in base64. The decoders skip line breaks, which leaves too
+// few bits.
+func (k Kind) mayBe(id string) bool {
+	switch k {
+	case Network:
+		bits, err := base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").DecodeString(id)
+		return err == nil && len(id) == 16 && len(bits) == 10
+	case Pass:
+		bits, err := base64.RawURLEncoding.DecodeString(id)
+		return err == nil && len(id) == 22 && len(bits) == 16
+	}
+	return true
+}

@@ -1,0 +1,56 @@
+package keys_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/challenge"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
+	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
+)
+
+// What is formed is read again as what it was; ids are as their makers make them.
+func TestIdentityReadsWhatKeyForms(t *testing.T) {
+	t.Parallel()
+	secret := []byte("a-secret-of-some-length")
+	keyer, err := fingerprint.New(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passes, err := challenge.NewPasses(secret, time.Minute, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, err := keyer.Network(netip.MustParseAddr("203.0.113.7"), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass, _ := passes.Issue(network)
+	for kind, id := range map[keys.Kind]string{keys.User: "auth0|ann", keys.Network: network, keys.Pass: pass.ID} {
+		if gotKind, gotID, ok := keys.Identity(kind.Key(id)); !ok || gotKind != kind || gotID != id {
+			t.Errorf("%s reads as %q, %q, %t", kind.Key(id), gotKind, gotID, ok)
+		}
+	}
+	for _, key := range []string{
+		"", keys.Fuse, keys.Alarm, "net", "user", keys.Admin.Key("a"), keys.Pool.Key("all"), keys.Email.Key("a"), keys.Used.Key("a"), keys.Audit(time.Now(), "a"),
+		keys.Siteverify(network), keys.Network.Key(""), keys.Network.Key(network + "\n"), keys.Network.Key(network[:15] + "\n"), keys.Network.Key("AAAAAAAAAAAAAAAA"), keys.Network.Key("aaaaaaaaaaaaa==="),
+		keys.Network.Key(network[1:]), keys.Pass.Key(""), keys.Pass.Key(pass.ID[1:]), keys.Pass.Key(pass.ID + "A"), keys.Pass.Key(pass.ID[1:] + "\n"), keys.Pass.Key("+" + pass.ID[1:]),
+	} {
+		if kind, id, ok := keys.Identity(key); ok {
+			t.Errorf("%q reads as %q, %q", key, kind, id)
+		}
+	}
+}
+
+// The keys of changes sort by time, to the microsecond, in whatever zone the time is.
+func TestAuditKeysSort(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 30, 23, 59, 59, 999999000, time.FixedZone("", 3600))
+	if got, want := keys.Audit(at, "x"), "audit#2026-11-30T22:59:59.999999Z#x"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if earlier, later := keys.Audit(at, "z"), keys.Audit(at.Add(time.Microsecond), "a"); earlier >= later {
+		t.Errorf("%q does not sort before %q", earlier, later)
+	}
+}
