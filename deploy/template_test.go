@@ -46,7 +46,7 @@ var checks = map[string]struct {
 	"streaming":         {nil, streaming},
 	"admin":             {nil, adminRoutes},
 	"gateway responses": {nil, gatewayResponses},
-	"stage":             {nil, stage},
+	"stage":             {nil, apiStage},
 	"tables":            {nil, tables},
 	"functions":         {nil, functions},
 	"canary":            {nil, canary},
@@ -207,9 +207,9 @@ func gatewayResponses(s *stack, p *problems) {
 	}
 }
 
-// stage: a limit on requests that one script does not reach alone, and an access log
+// apiStage: a limit on requests that one script does not reach alone, and an access log
 // that holds nothing about callers.
-func stage(s *stack, p *problems) {
+func apiStage(s *stack, p *problems) {
 	p.equal("default of RequestsPerSecond", at(s.template, "Parameters", "RequestsPerSecond", "Default"), 1000)
 	settings := list(s.get("ApiStage", "MethodSettings"))
 	if len(settings) != 1 {

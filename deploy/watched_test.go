@@ -53,7 +53,7 @@ func (w *world) written() map[string][]string {
 			}
 		}
 	}
-	for _, m := range w.inbox.Metrics() {
+	for _, m := range w.stage.Inbox.Metrics() {
 		dimensions := slices.Sorted(maps.Keys(m.Dimensions))
 		name := metricName(m.Name, dimensions...)
 		all[name] = append(all[name], "")

@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
@@ -32,20 +31,18 @@ import (
 	generate "github.com/tokenfuse/tokenfuse/functions/generate/handler"
 	"github.com/tokenfuse/tokenfuse/functions/spendalarm/alarm"
 	"github.com/tokenfuse/tokenfuse/internal/emf"
-	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
-	"github.com/tokenfuse/tokenfuse/local/inbox"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
-	"github.com/tokenfuse/tokenfuse/local/upstream"
+	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
-	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
+	"github.com/tokenfuse/tokenfuse/testkit/stagetest"
 )
 
 const worldPolicy = `
 providers:
-  main: {kind: openai, base_url: "MODEL/v1", timeout: 20s}
+  main: {kind: openai, base_url: "STAGE/v1", timeout: 20s}
 models:
   small: {provider: main, id: test-model, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 1000000, price_per_mtok: {input: "0.40", output: "1.60"}}
 features:
@@ -59,22 +56,19 @@ tiers:
   user:      {max_input_tokens: 6000, max_messages: 64, max_output_tokens: 400, max_in_flight: 8,
               limits: {tokens: {capacity: 50000, per: 1h}, requests: {capacity: 60, per: 1m}}}
 pools:       {anonymous: {usd: "2.00", per: 1h}, all: {usd: "20.00", per: 1h}}
-auth:        {issuer: "ISSUER", audience: test, jwks_url: "ISSUER", plan_claim: plan}
+auth:        {issuer: "STAGE", audience: test, jwks_url: "STAGE/dev/jwks.json", plan_claim: plan}
 challenge:   {kind: altcha, secret: {env: SECRET}}
 fingerprint: {secret: {env: SECRET}}
 alarm:       {threshold_usd: "0.00002", factor: 4, floor_usd: "0.00002", repeat_every: 1h, fuse: challenge}
 `
-
-const topicARN = "arn:aws:sns:eu-central-1:123456789012:pages"
 
 // world is the three functions on the engine, each with the permissions of its role
 // and no more.
 type world struct {
 	t      *testing.T
 	stack  *stack
+	stage  *stage.Stage
 	policy *policy.Policy
-	issuer *issuer.Issuer
-	inbox  *inbox.Inbox
 	tables map[string]string // their names to the references to them
 
 	mu   sync.Mutex
@@ -94,28 +88,20 @@ type world struct {
 
 func newWorld(t *testing.T, s *stack) *world {
 	t.Helper()
-	w := &world{t: t, stack: s, inbox: inbox.New(time.Now),
+	w := &world{t: t, stack: s,
 		used: map[string]map[grant]bool{"Generate": {}, "ClearLimit": {}, "SpendAlarm": {}}, logs: map[string]*buffer.Synced{"Generate": {}, "SpendAlarm": {}}}
 	w.arrived.Store(func() {})
-	model := upstream.New(upstream.Options{})
-	models := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		w.arrived.Load().(func())()
-		model.ServeHTTP(out, r)
-	}))
-	t.Cleanup(models.Close)
-	var keys http.Handler
-	issuing := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) { keys.ServeHTTP(out, r) }))
-	t.Cleanup(issuing.Close)
+	w.stage = stagetest.New(t, stage.Options{Model: func(model http.Handler) http.Handler {
+		return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+			w.arrived.Load().(func())()
+			model.ServeHTTP(out, r)
+		})
+	}})
 	var err error
-	if w.issuer, err = issuer.New(issuer.Options{URL: issuing.URL, Audience: "test"}); err != nil {
+	if w.policy, err = policy.Parse([]byte(strings.ReplaceAll(worldPolicy, "STAGE", w.stage.URL))); err != nil {
 		t.Fatal(err)
 	}
-	keys = w.issuer.JWKS()
-	if w.policy, err = policy.Parse([]byte(strings.NewReplacer("MODEL", models.URL, "ISSUER", issuing.URL).Replace(worldPolicy))); err != nil {
-		t.Fatal(err)
-	}
-	_, limits := enginetest.Table(t)
-	_, spend := enginetest.SpendTable(t)
+	limits, spend := w.stage.Limits, w.stage.Spend
 	w.tables = map[string]string{limits: "<Limits.Arn>", spend: "<Spend.Arn>"}
 	// Patience with a busy machine.
 	w.limits = bucket.Options{Table: limits, AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute}
@@ -129,19 +115,13 @@ func newWorld(t *testing.T, s *stack) *world {
 	}
 	w.clearlimit = admin.Lambda(h)
 
-	// Pages and metrics go to the inbox.
-	arrives := httptest.NewServer(w.inbox)
-	t.Cleanup(arrives.Close)
 	network := w.enforce("SpendAlarm", http.DefaultTransport)
-	db := w.db(network)
-	client := &http.Client{Transport: network}
+	aws := w.stage.AWS()
+	aws.HTTPClient, aws.DisableRequestCompression = &http.Client{Transport: network}, true
 	w.spendalarm, err = alarm.New(alarm.Config{
-		Policy: w.policy, Ledger: w.ledger(network), State: db, Table: limits,
-		SNS:      sns.New(sns.Options{BaseEndpoint: &arrives.URL, Region: "us-east-1", Credentials: credentials, HTTPClient: client}),
-		TopicARN: topicARN,
-		CloudWatch: cloudwatch.New(cloudwatch.Options{BaseEndpoint: &arrives.URL, Region: "us-east-1", Credentials: credentials, HTTPClient: client,
-			DisableRequestCompression: true}),
-		Fuse: fuse.NewWriter(db, limits, w.now), Endpoint: "https://example.com/prod", Now: w.now, Log: w.log("SpendAlarm"), Namespace: w.namespace("SpendAlarm"),
+		Policy: w.policy, Ledger: w.ledger(network), State: w.db(network), Table: limits,
+		SNS: sns.NewFromConfig(aws), TopicARN: stage.TopicARN, CloudWatch: cloudwatch.NewFromConfig(aws),
+		Endpoint: "https://example.com/prod", Now: w.now, Log: w.log("SpendAlarm"), Namespace: w.namespace("SpendAlarm"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -170,8 +150,7 @@ func (w *world) ledger(network http.RoundTripper, opts ...func(*dynamodb.Options
 }
 
 func (w *world) db(network http.RoundTripper, opts ...func(*dynamodb.Options)) *dynamodb.Client {
-	return dynamodb.New(dynamodb.Options{BaseEndpoint: aws.String(enginetest.URL()), Region: "us-east-1", Credentials: credentials,
-		HTTPClient: &http.Client{Transport: network}}, opts...)
+	return w.stage.DynamoDB(append(opts, func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: network} })...)
 }
 
 // namespace is where a function's metrics go.
@@ -182,10 +161,6 @@ func (w *world) namespace(function string) string {
 func (w *world) log(function string) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w.logs[function], nil))
 }
-
-var credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-	return aws.Credentials{AccessKeyID: "local", SecretAccessKey: "local"}, nil
-})
 
 func secret(context.Context, policy.Secret) (string, error) { return "a-secret-of-some-length", nil }
 
@@ -248,7 +223,7 @@ func (w *world) callOf(r *http.Request, body []byte) grant {
 		return grant{"cloudwatch:PutMetricData", "*", ""}
 	}
 	form, _ := url.ParseQuery(string(body))
-	return grant{"sns:" + form.Get("Action"), strings.Replace(form.Get("TopicArn"), topicARN, "<Topic>", 1), ""}
+	return grant{"sns:" + form.Get("Action"), strings.Replace(form.Get("TopicArn"), stage.TopicARN, "<Topic>", 1), ""}
 }
 
 // caller is who calls generate: a user with a token, or somebody with or without a pass.
@@ -256,7 +231,7 @@ type caller struct{ token, pass string }
 
 func (w *world) user(sub, email string) caller {
 	w.t.Helper()
-	token, err := w.issuer.Token(issuer.Claims{Subject: sub, Email: email, EmailVerified: email != "", TTL: 240 * time.Hour})
+	token, err := w.stage.Issuer.Token(issuer.Claims{Subject: sub, Email: email, EmailVerified: email != "", TTL: 240 * time.Hour})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -25,15 +24,13 @@ import (
 	generate "github.com/tokenfuse/tokenfuse/functions/generate/handler"
 	"github.com/tokenfuse/tokenfuse/functions/spendalarm/alarm"
 	"github.com/tokenfuse/tokenfuse/internal/exposure"
-	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
-	"github.com/tokenfuse/tokenfuse/local/inbox"
-	"github.com/tokenfuse/tokenfuse/local/issuer"
-	"github.com/tokenfuse/tokenfuse/local/upstream"
+	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
+	"github.com/tokenfuse/tokenfuse/testkit/stagetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
@@ -253,8 +250,8 @@ func wantMistake(t *testing.T, text, path string) {
 	t.Errorf("%s: the mistakes are %v", path, err)
 }
 
-// stage is the three functions of a policy.
-type stage struct {
+// deployment is the three functions of a policy.
+type deployment struct {
 	t          *testing.T
 	policy     *policy.Policy
 	db         *dynamodb.Client
@@ -266,27 +263,19 @@ type stage struct {
 
 const secret = "a-secret-of-some-length"
 
-func newStage(t *testing.T, text string) *stage {
+func deploy(t *testing.T, text string) *deployment {
 	t.Helper()
-	models := httptest.NewServer(upstream.New(upstream.Options{}))
-	t.Cleanup(models.Close)
-	issuing, err := issuer.New(issuer.Options{URL: "http://127.0.0.1:1", Audience: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys := httptest.NewServer(issuing.JWKS())
-	t.Cleanup(keys.Close)
-	s := &stage{t: t}
-	text = strings.NewReplacer(usual["upstream"], models.URL, usual["issuer"], keys.URL).Replace(text)
+	on := stagetest.New(t, stage.Options{})
+	s := &deployment{t: t, db: on.DynamoDB(), table: on.Limits}
+	text = strings.NewReplacer(usual["upstream"], on.ModelURL(), usual["issuer"], on.URL).Replace(text)
+	var err error
 	if s.policy, err = policy.Parse([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	exposure.Of(s.policy)
-	s.db, s.table = enginetest.Table(t)
-	spend, spendTable := enginetest.SpendTable(t)
 	// Patience with a busy machine.
 	buckets := bucket.Options{Table: s.table, AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute}
-	events, err := ledger.New(spend, ledger.Options{Table: spendTable, AttemptTimeout: 20 * time.Second})
+	events, err := ledger.New(s.db, ledger.Options{Table: on.Spend, AttemptTimeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,16 +289,9 @@ func newStage(t *testing.T, text string) *stage {
 		t.Fatalf("clearlimit does not start: %v", err)
 	}
 	s.clearlimit = admin.Lambda(support)
-	arrives := httptest.NewServer(inbox.New(time.Now))
-	t.Cleanup(arrives.Close)
-	credentials := aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-		return aws.Credentials{AccessKeyID: "local", SecretAccessKey: "local"}, nil
-	})
 	s.spendalarm, err = alarm.New(alarm.Config{
-		Policy: s.policy, Ledger: events, State: s.db, Table: s.table, Fuse: fuse.NewWriter(s.db, s.table, time.Now), Log: log,
-		SNS:        sns.New(sns.Options{BaseEndpoint: &arrives.URL, Region: "us-east-1", Credentials: credentials}),
-		TopicARN:   "arn:aws:sns:eu-central-1:123456789012:pages",
-		CloudWatch: cloudwatch.New(cloudwatch.Options{BaseEndpoint: &arrives.URL, Region: "us-east-1", Credentials: credentials}),
+		Policy: s.policy, Ledger: events, State: s.db, Table: s.table, Log: log,
+		SNS: sns.NewFromConfig(on.AWS()), TopicARN: stage.TopicARN, CloudWatch: cloudwatch.NewFromConfig(on.AWS()),
 	})
 	if err != nil {
 		t.Fatalf("spendalarm does not start: %v", err)
@@ -320,7 +302,7 @@ func newStage(t *testing.T, text string) *stage {
 const address = "203.0.113.7"
 
 // network is the key of the address's network.
-func (s *stage) network() string {
+func (s *deployment) network() string {
 	s.t.Helper()
 	keys, err := s.generate.Networks.Networks(netip.MustParseAddr(address), time.Now(), 0)
 	if err != nil {
@@ -330,7 +312,7 @@ func (s *stage) network() string {
 }
 
 // chat calls as somebody without a token, with a pass or "".
-func (s *stage) chat(pass string) (status int, body string) {
+func (s *deployment) chat(pass string) (status int, body string) {
 	s.t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"model":"ask","messages":[{"role":"user","content":"Hi"}]}`))
 	r.RemoteAddr = address + ":4711"
@@ -346,7 +328,7 @@ func (s *stage) chat(pass string) (status int, body string) {
 // serves wants the functions to work with a policy.
 func (r row) serves(t *testing.T, text, value string, low bool) {
 	t.Helper()
-	s := newStage(t, text)
+	s := deploy(t, text)
 	status, body := s.chat("")
 	switch {
 	case r.challenged && low:
@@ -470,7 +452,7 @@ func TestLargestItem(t *testing.T) {
 	}
 	wantMistake(t, quotas(40), "tiers.anonymous") // and ask
 	text := strings.Replace(quotas(40), "  ask:\n    model: m\n", "  ask:\n    tiers: [user]\n    model: m\n", 1)
-	s := newStage(t, text)
+	s := deploy(t, text)
 
 	tier := s.policy.Tiers[policy.Anonymous]
 	n := func(v int64) types.AttributeValue { return &types.AttributeValueMemberN{Value: fmt.Sprint(v)} }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -26,10 +27,8 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
 	"github.com/tokenfuse/tokenfuse/internal/secret"
-	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/local/gateway"
-	"github.com/tokenfuse/tokenfuse/local/inbox"
-	"github.com/tokenfuse/tokenfuse/local/issuer"
+	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -44,13 +43,14 @@ type devCommand struct {
 	Verbose    bool          `help:"Show the function's log."`
 }
 
-// The tables' names, and the pace of the built-in model.
+// The pace of the built-in model.
 const (
-	limitsTable = "tokenfuse-limits"
-	spendTable  = "tokenfuse-spend"
-	firstToken  = 300 * time.Millisecond
-	perToken    = 15 * time.Millisecond
+	firstToken = 300 * time.Millisecond
+	perToken   = 15 * time.Millisecond
 )
+
+// audience is for whom the tokens of dev's issuer are.
+const audience = "tokenfuse-dev"
 
 // stopTimeout bounds the wait for calls in flight when dev stops.
 const stopTimeout = 20 * time.Second
@@ -77,39 +77,27 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	slog.SetDefault(log)
 
 	fmt.Fprintln(s.out, "tokenfuse dev: nothing leaves this machine unless a provider key is set, or Bedrock is configured.")
-	store, stopStore, err := c.store(ctx)
+	on, err := stage.New(ctx, stage.Options{
+		Store: c.DynamoDB, Data: c.Data, Limits: "tokenfuse-limits", Spend: "tokenfuse-spend",
+		Upstream: upstream.Options{FirstToken: firstToken, PerToken: perToken}, Issuer: url, Audience: audience,
+	})
 	if err != nil {
 		return err
 	}
-	defer stopStore()
-	fmt.Fprintf(s.out, "  store      %s\n", store)
-
-	users, err := issuer.New(issuer.Options{URL: url, Audience: "tokenfuse-dev"})
-	if err != nil {
-		return err
-	}
-	p.Auth = nil
-	if p.Tiers[policy.User] != nil {
-		p.Auth = &policy.Auth{Issuer: url, Audience: "tokenfuse-dev", JWKSURL: url + "/dev/jwks.json", PlanClaim: "plan"}
-	}
-
-	if p.CloudFront != nil {
-		p.CloudFront.Required = false // callers come straight here
-	}
-
-	model, err := c.replaceProviders(p, s)
-	if err != nil {
-		return err
-	}
-	defer model.stop()
+	defer on.Close()
+	fmt.Fprintf(s.out, "  store      %s\n", on.Store)
+	showProviders(s.out, p)
+	p = p.Locally(policy.Local{
+		Auth:     policy.Auth{Issuer: url, Audience: audience, JWKSURL: on.KeysURL(), PlanClaim: "plan"},
+		AdminARN: devARN, ModelURL: on.ModelURL(), Replaces: withoutKey,
+	})
 
 	instances := make([]gateway.Function, c.Instances)
 	secrets, err := c.secrets()
 	if err != nil {
 		return err
 	}
-	timeout := p.LongestCall()
-	spend, err := ledger.New(engine.Client(store), ledger.Options{Table: spendTable, Log: log})
+	spend, err := ledger.New(on.DynamoDB(), ledger.Options{Table: on.Spend, Log: log})
 	if err != nil {
 		return err
 	}
@@ -119,7 +107,7 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	}
 	for i := range instances {
 		h, err := handler.Build(ctx, handler.Parts{
-			Policy: p, DynamoDB: engine.Client(store), Bucket: bucket.Options{Table: limitsTable}, Secret: secrets, Log: log, Ledger: spend,
+			Policy: p, DynamoDB: on.DynamoDB(), Bucket: bucket.Options{Table: on.Limits}, Secret: secrets, Log: log, Ledger: spend,
 			AWS:              bedrock,
 			AllowTestSecrets: true, // there is nobody to keep out, and challenge providers hand them out for this
 		})
@@ -128,25 +116,24 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 		}
 		instances[i] = lambdahttp.Stream(h)
 	}
-	front := gateway.New(gateway.Options{Timeout: timeout}, instances...)
+	front := gateway.New(gateway.Options{Timeout: p.LongestCall()}, instances...)
 
-	arrived := inbox.New(time.Now)
-	watch, err := c.watch(ctx, p, store, spend, arrived, url, log)
+	watch, err := c.watch(ctx, p, on, spend, url, log)
 	if err != nil {
 		return err
 	}
 	keys := newKeyPair()
-	admin, err := adminRoutes(ctx, p, store, secrets, keys, log)
+	admin, err := adminRoutes(ctx, p, on, secrets, keys, log)
 	if err != nil {
 		return err
 	}
 
 	routes := http.NewServeMux()
 	routes.Handle("/", front)
-	routes.Handle("/dev/jwks.json", users.JWKS())
-	routes.Handle("/dev/token", users.Tokens())
+	routes.Handle("/dev/jwks.json", on.Issuer.JWKS())
+	routes.Handle("/dev/token", on.Issuer.Tokens())
 	routes.Handle("/dev/spend", spendRoute(spend))
-	routes.Handle("/dev/inbox", arrived)
+	routes.Handle("/dev/inbox", on.Inbox)
 	routes.Handle("POST /dev/alarm", watch)
 	routes.Handle("/admin/", admin)
 	server := &http.Server{Handler: routes, ReadHeaderTimeout: 10 * time.Second}
@@ -171,35 +158,6 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	return errors.Join(front.Close(ending), admin.Close(ending), server.Shutdown(ending))
 }
 
-// store gives the URL of the engine, with the tables in it.
-func (c *devCommand) store(ctx context.Context) (url string, stop func(), err error) {
-	url, stop = c.DynamoDB, func() {}
-	if url == "" {
-		e, err := engine.Start(ctx, engine.Options{DataDir: c.Data})
-		if err != nil {
-			return "", nil, err
-		}
-		url, stop = e.URL, func() { _ = e.Close() }
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	db := engine.Client(url)
-	if err := errors.Join(engine.CreateLimitsTable(ctx, db, limitsTable), engine.CreateSpendTable(ctx, db, spendTable)); err != nil {
-		stop()
-		return "", nil, fmt.Errorf("the store at %s: %w", url, err)
-	}
-	return url, stop, nil
-}
-
-// builtIn is the built-in model, served on a loopback port of its own.
-type builtIn struct{ server *http.Server }
-
-func (b *builtIn) stop() {
-	if b.server != nil {
-		_ = b.server.Close()
-	}
-}
-
 // bedrockConfig is what every AWS tool finds, if there is Bedrock to call with it.
 func bedrockConfig(ctx context.Context, p *policy.Policy) (aws.Config, error) {
 	for _, provider := range p.UsedProviders() {
@@ -210,40 +168,23 @@ func bedrockConfig(ctx context.Context, p *policy.Policy) (aws.Config, error) {
 	return aws.Config{}, nil
 }
 
-// replaceProviders points each provider whose key is not set to the built-in
-// model, which speaks OpenAI's protocol whatever kind it stands for. A provider
-// that wants no key is called as it is.
-func (c *devCommand) replaceProviders(p *policy.Policy, s streams) (*builtIn, error) {
-	b := &builtIn{}
-	url := ""
+// withoutKey reports whether the built-in model stands in for a provider: its key is not
+// set. A provider that wants no key is called as it is.
+func withoutKey(p *policy.Provider) bool {
+	return p.APIKey != nil && (p.APIKey.Env == "" || os.Getenv(p.APIKey.Env) == "")
+}
+
+// showProviders says which providers are called, and for which the built-in model stands
+// in.
+func showProviders(w io.Writer, p *policy.Policy) {
 	for _, name := range slices.Sorted(maps.Keys(p.Providers)) {
 		provider := p.Providers[name]
-		if provider.APIKey == nil || provider.APIKey.Env != "" && os.Getenv(provider.APIKey.Env) != "" {
-			fmt.Fprintf(s.out, "  provider   %s: %s\n", name, cmp.Or(provider.BaseURL, string(provider.Kind)))
+		if withoutKey(provider) {
+			fmt.Fprintf(w, "  provider   %s: built-in, since %s is not set\n", name, keptIn(provider.APIKey))
 			continue
 		}
-		if b.server == nil {
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				return nil, err
-			}
-			model := upstream.New(upstream.Options{FirstToken: firstToken, PerToken: perToken})
-			b.server = &http.Server{Handler: model, ReadHeaderTimeout: 10 * time.Second}
-			go func() { _ = b.server.Serve(listener) }()
-			url = "http://" + listener.Addr().String() + "/v1"
-		}
-		fmt.Fprintf(s.out, "  provider   %s: built-in, since %s is not set\n", name, keptIn(provider.APIKey))
-		provider.Kind, provider.BaseURL, provider.APIKey = kind.OpenAI, url, nil
-		if provider.BillsErrors == nil {
-			provider.BillsErrors = new(false) // the built-in model charges for no error
-		}
-		for _, m := range p.Models {
-			if m.Provider == provider {
-				m.MaxTokensField = cmp.Or(m.MaxTokensField, "max_tokens")
-			}
-		}
+		fmt.Fprintf(w, "  provider   %s: %s\n", name, cmp.Or(provider.BaseURL, string(provider.Kind)))
 	}
-	return b, nil
 }
 
 func keptIn(s *policy.Secret) string {

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
+	"github.com/tokenfuse/tokenfuse/local/upstream"
 )
 
 // A provider whose key is not set is the built-in model, whatever its kind; its
@@ -24,11 +26,10 @@ func TestReplacedProvidersAnswer(t *testing.T) {
 	}}
 	p.Models = map[string]*policy.Model{"m": {Name: "m", ID: "claude-haiku-5-5", Provider: p.Providers["claude"]}}
 	var out bytes.Buffer
-	model, err := new(devCommand).replaceProviders(p, streams{out: &out})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer model.stop()
+	showProviders(&out, p)
+	model := httptest.NewServer(upstream.New(upstream.Options{}))
+	defer model.Close()
+	p = p.Locally(policy.Local{ModelURL: model.URL + "/v1", Replaces: withoutKey})
 
 	for _, line := range []string{
 		"claude: built-in, since DEV_TEST_UNSET is not set", "theirs: anthropic", "aws: bedrock",

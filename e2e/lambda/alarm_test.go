@@ -43,7 +43,7 @@ func TestAlarm(t *testing.T) {
 	if r, err := tick(t, alarm); err != nil || r["state"] != "normal" || r["fuse"] != "closed" {
 		t.Errorf("before anything is spent: %v, %v", r, err)
 	}
-	if sent := g.inbox.Messages(); len(sent) != 0 {
+	if sent := g.stage.Inbox.Messages(); len(sent) != 0 {
 		t.Errorf("paged: %v", sent)
 	}
 	generate := g.warm("generate")
@@ -54,17 +54,17 @@ func TestAlarm(t *testing.T) {
 	if failure != nil || r["state"] != "alarm" || r["paged"] != "opened" || r["fuse"] != "anonymous_off" || r["calls"] != 1.0 {
 		t.Errorf("%v, %v", r, failure)
 	}
-	sent := g.inbox.Messages()
+	sent := g.stage.Inbox.Messages()
 	if len(sent) != 1 || !strings.HasPrefix(sent[0].Subject, "tokenfuse ALARM") ||
 		!strings.Contains(sent[0].Message, "user#ann") || !strings.Contains(sent[0].Message, "https://abc.example.com/prod") {
 		t.Fatalf("%v", sent)
 	}
-	if again, err := tick(t, alarm); err != nil || again["paged"] != nil || len(g.inbox.Messages()) != 1 {
+	if again, err := tick(t, alarm); err != nil || again["paged"] != nil || len(g.stage.Inbox.Messages()) != 1 {
 		t.Errorf("paged again: %v, %v", again, err)
 	}
 	whole(t, g.ask(g.warm("generate"), "", chat("ask", question, false), timeout)).refused(t, 503, "fuse_open")
 	names := map[string]bool{}
-	for _, m := range g.inbox.Metrics() {
+	for _, m := range g.stage.Inbox.Metrics() {
 		names[m.Name] = true
 	}
 	for _, want := range []string{"TrailingHourDollars", "AlarmLevel", "PoolUsedPercent"} {
@@ -87,7 +87,7 @@ func TestAlarmCannotPage(t *testing.T) {
 	if r, failure := tick(t, dead); failure == nil || !strings.Contains(failure.Message, "SNS") {
 		t.Errorf("%v, %v", r, failure)
 	}
-	if r, failure := tick(t, g.warm("spendalarm")); failure != nil || r["paged"] != "opened" || len(g.inbox.Messages()) != 1 {
-		t.Errorf("%v, %v; %d pages", r, failure, len(g.inbox.Messages()))
+	if r, failure := tick(t, g.warm("spendalarm")); failure != nil || r["paged"] != "opened" || len(g.stage.Inbox.Messages()) != 1 {
+		t.Errorf("%v, %v; %d pages", r, failure, len(g.stage.Inbox.Messages()))
 	}
 }

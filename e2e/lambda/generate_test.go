@@ -26,7 +26,7 @@ func (g *rig) ask(f *runtimeapi.Function, token, body string, d time.Duration) *
 // is seen to do so.
 func slowSettles(g *rig) {
 	g.onStore = func(body string) {
-		if strings.Contains(body, "REMOVE") || strings.Contains(body, "TransactWrite") || strings.Contains(body, g.spend) {
+		if strings.Contains(body, "REMOVE") || strings.Contains(body, "TransactWrite") || strings.Contains(body, g.stage.Spend) {
 			time.Sleep(300 * time.Millisecond)
 		}
 	}
@@ -42,7 +42,7 @@ func (g *rig) checkSettled(key string, tokens int64) {
 	if n := used(state); n != tokens {
 		g.t.Errorf("at the end of the answer %d tokens are used; %d were", n, tokens)
 	}
-	_, billed := g.upstream.Totals()
+	_, billed := g.stage.Upstream.Totals()
 	if cost := price.Pico(billed.Input*400_000 + billed.Output*1_600_000); spent.Total.Calls != 1 || spent.Total.Cost != cost {
 		g.t.Errorf("at the end of the answer the ledger has %+v; the model billed $%s", spent.Total, cost)
 	}
@@ -220,7 +220,7 @@ func TestDeadline(t *testing.T) {
 			if state.InFlight != 0 || used(state) != 0 {
 				t.Errorf("%d calls are open, %d tokens used", state.InFlight, used(state))
 			}
-			if calls, _ := g.upstream.Totals(); calls != 2 {
+			if calls, _ := g.stage.Upstream.Totals(); calls != 2 {
 				t.Errorf("%d calls", calls)
 			}
 		})
@@ -233,7 +233,7 @@ func TestTooLateToCall(t *testing.T) {
 	g := newRig(t)
 	a := whole(t, g.ask(g.warm("generate"), "", chat("ask", question, false), 4*time.Second))
 	a.refused(t, 504, "provider_timeout")
-	if calls, _ := g.upstream.Totals(); calls != 0 {
+	if calls, _ := g.stage.Upstream.Totals(); calls != 0 {
 		t.Errorf("%d calls", calls)
 	}
 }
@@ -333,7 +333,7 @@ func TestSIGTERM(t *testing.T) {
 
 	f := g.warm("generate")
 	g.ask(f, g.token("ann"), chat("ask", "[[fail:timeout]]", false), timeout)
-	for len(g.upstream.Calls()) == 0 {
+	for len(g.stage.Upstream.Calls()) == 0 {
 		time.Sleep(5 * time.Millisecond)
 	}
 	ends(f)
@@ -356,7 +356,7 @@ func TestStoreDown(t *testing.T) {
 	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("after %v", took)
 	}
-	if calls, _ := g.upstream.Totals(); calls != 0 {
+	if calls, _ := g.stage.Upstream.Totals(); calls != 0 {
 		t.Errorf("%d calls", calls)
 	}
 }
@@ -398,7 +398,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%s: %d %s", fixture, a.status, a.body)
 		}
 	}
-	if calls, _ := g.upstream.Totals(); calls != 0 {
+	if calls, _ := g.stage.Upstream.Totals(); calls != 0 {
 		t.Errorf("%d calls", calls)
 	}
 }

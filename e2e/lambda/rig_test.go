@@ -15,19 +15,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
-	"github.com/tokenfuse/tokenfuse/local/inbox"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
-	"github.com/tokenfuse/tokenfuse/local/upstream"
+	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
-	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
+	"github.com/tokenfuse/tokenfuse/testkit/stagetest"
 )
 
 const testPolicy = `
-providers: {main: {kind: openai, base_url: "UPSTREAM/v1", api_key: {env: MODEL_KEY}, timeout: 30s}}
+providers: {main: {kind: openai, base_url: "STAGE/v1", api_key: {env: MODEL_KEY}, timeout: 30s}}
 models: {small: {provider: main, id: test-model, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 100000, price_per_mtok: {input: "0.40", cached_input: "0.10", output: "1.60"}}}
 features:
   ask: {model: small, system: "You answer questions.", max_output_tokens: 400}
@@ -38,7 +35,7 @@ tiers:
   user:      {max_input_tokens: 1000, max_output_tokens: 400, max_in_flight: 4,
               limits: {tokens: {capacity: 20000, per: 100d}, requests: {capacity: 20, per: 1m}, spend: {usd: "1.00", per: 24h}}}
 pools: {anonymous: {usd: "1.00", per: 1h}, all: {usd: "5.00", per: 1h}}
-auth: {issuer: "ISSUER", audience: "test", jwks_url: "ISSUER/dev/jwks.json"}
+auth: {issuer: "STAGE", audience: "test", jwks_url: "STAGE/dev/jwks.json"}
 fingerprint: {secret: {env: FINGERPRINT_SECRET}}
 admin: {allow_arns: ["arn:aws:iam::123456789012:user/support"]}
 alarm: {threshold_usd: "0.000001", repeat_every: 1h, fuse: anonymous_off}
@@ -56,15 +53,10 @@ const patience = 60 * time.Second
 // rig is the world around the functions: a store, a model, an issuer of tokens, and
 // what takes pages.
 type rig struct {
-	t        *testing.T
-	dir      string // of the functions' code
-	upstream *upstream.Upstream
-	issuer   *issuer.Issuer
-	inbox    *inbox.Inbox
-	env      []string
-
-	db            *dynamodb.Client
-	limits, spend string // tables
+	t     *testing.T
+	dir   string // of the functions' code
+	stage *stage.Stage
+	env   []string
 
 	// Set before the first call; nil: nothing happens.
 	onStore func(body string)                    // before a request reaches the store
@@ -75,30 +67,13 @@ type rig struct {
 // newRig makes a rig; change may set hooks.
 func newRig(t *testing.T, change ...func(*rig)) *rig {
 	t.Helper()
-	g := &rig{t: t, dir: t.TempDir(), upstream: upstream.New(upstream.Options{}), inbox: inbox.New(time.Now)}
+	g := &rig{t: t, dir: t.TempDir()}
 	for _, f := range change {
 		f(g)
 	}
-	var model http.Handler = g.upstream
-	if g.onModel != nil {
-		model = g.onModel(model)
-	}
-	var keys http.Handler
-	issuing := g.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { keys.ServeHTTP(w, r) }))
-	var err error
-	if g.issuer, err = issuer.New(issuer.Options{URL: issuing, Audience: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	keys = g.issuer.JWKS()
-	g.db, g.limits = enginetest.Table(t)
-	_, g.spend = enginetest.SpendTable(t)
-	pages := g.serve(g.inbox)
-	g.env = []string{
-		"LIMITS_TABLE=" + g.limits, "SPEND_TABLE=" + g.spend, "TOPIC_ARN=arn:aws:sns:us-east-1:123456789012:pages",
-		"MODEL_KEY=" + modelKey, "FINGERPRINT_SECRET=" + fingerprintSecret,
-		"AWS_ENDPOINT_URL_DYNAMODB=" + g.serve(g.store()), "AWS_ENDPOINT_URL_SNS=" + pages, "AWS_ENDPOINT_URL_CLOUDWATCH=" + pages,
-	}
-	g.configure(strings.NewReplacer("UPSTREAM", g.serve(model), "ISSUER", issuing).Replace(testPolicy))
+	g.stage = stagetest.New(t, stage.Options{Model: g.onModel})
+	g.env = append(g.stage.Environ(), "MODEL_KEY="+modelKey, "FINGERPRINT_SECRET="+fingerprintSecret, "AWS_ENDPOINT_URL_DYNAMODB="+g.serve(g.store()))
+	g.configure(strings.ReplaceAll(testPolicy, "STAGE", g.stage.URL))
 	return g
 }
 
@@ -120,7 +95,7 @@ func (g *rig) serve(h http.Handler) (url string) {
 
 // store is the way to the engine, past the hook.
 func (g *rig) store() http.Handler {
-	to, err := url.Parse(enginetest.URL())
+	to, err := url.Parse(g.stage.Store)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -195,7 +170,7 @@ func chat(feature, text string, stream bool) string {
 // token makes a user's bearer token.
 func (g *rig) token(sub string) string {
 	g.t.Helper()
-	token, err := g.issuer.Token(issuer.Claims{Subject: sub})
+	token, err := g.stage.Issuer.Token(issuer.Claims{Subject: sub})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -205,7 +180,7 @@ func (g *rig) token(sub string) string {
 // peek is what the store holds of an identity right now.
 func (g *rig) peek(key string) bucket.State {
 	g.t.Helper()
-	b, err := bucket.New(g.db, bucket.Options{Table: g.limits, LongestPeriod: tokensPeriod, ReserveTimeout: patience, AttemptTimeout: patience})
+	b, err := bucket.New(g.stage.DynamoDB(), bucket.Options{Table: g.stage.Limits, LongestPeriod: tokensPeriod, ReserveTimeout: patience, AttemptTimeout: patience})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -231,7 +206,7 @@ func used(state bucket.State) int64 {
 // spent is what the ledger holds of the last hour.
 func (g *rig) spent() ledger.Summary {
 	g.t.Helper()
-	l, err := ledger.New(g.db, ledger.Options{Table: g.spend})
+	l, err := ledger.New(g.stage.DynamoDB(), ledger.Options{Table: g.stage.Spend})
 	if err != nil {
 		g.t.Fatal(err)
 	}

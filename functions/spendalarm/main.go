@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/functions/spendalarm/alarm"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
-	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
@@ -41,7 +39,7 @@ func build(ctx context.Context) (any, error) {
 	h, err := alarm.New(alarm.Config{
 		Policy: p, Ledger: events, State: db, Table: limits,
 		SNS: sns.NewFromConfig(cfg), TopicARN: topic, CloudWatch: cloudwatch.NewFromConfig(cfg),
-		Fuse: fuse.NewWriter(db, limits, time.Now), Endpoint: os.Getenv("TOKENFUSE_ENDPOINT"), Namespace: environ.MetricsNamespace(),
+		Endpoint: os.Getenv("TOKENFUSE_ENDPOINT"), Namespace: environ.MetricsNamespace(),
 	})
 	if err != nil {
 		return nil, err

@@ -9,16 +9,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
+// Region is what clients of stand-ins say that they are in.
+const Region = "us-east-1"
+
+// Credentials are a key pair for stand-ins, which check no signatures.
+var Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+	return aws.Credentials{AccessKeyID: "local", SecretAccessKey: "local"}, nil
+})
+
 // Client is an ordinary DynamoDB client for the engine at url.
 func Client(url string, opts ...func(*dynamodb.Options)) *dynamodb.Client {
-	return dynamodb.New(dynamodb.Options{
-		BaseEndpoint: aws.String(url),
-		Region:       "us-east-1",
-		// Any key pair will do: the engine does not check signatures.
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: "local", SecretAccessKey: "local"}, nil
-		}),
-	}, opts...)
+	return dynamodb.New(dynamodb.Options{BaseEndpoint: aws.String(url), Region: Region, Credentials: Credentials}, opts...)
 }
 
 // CreateLimitsTable creates a table of the shape of Limits, if it is not there.

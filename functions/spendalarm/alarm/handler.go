@@ -71,7 +71,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
@@ -90,11 +89,11 @@ type Ledger interface {
 	Hours(ctx context.Context, from, to time.Time) ([]ledger.Hour, error)
 }
 
-// DynamoDB is the part of *dynamodb.Client that a Handler uses. It writes the item
-// "alarm" and reads the pools'.
+// DynamoDB is the part of *dynamodb.Client that a Handler uses. It writes the items of
+// the alarm and of the fuse and reads the pools'.
 type DynamoDB interface {
 	bucket.DynamoDB
-	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	fuse.WriterDB
 }
 
 // SNS is the part of *sns.Client that a Handler uses.
@@ -116,8 +115,7 @@ type Config struct {
 	SNS        SNS
 	TopicARN   string
 	CloudWatch CloudWatch
-	Namespace  string // of the metrics; empty: tokenfuse
-	Fuse       *fuse.Writer
+	Namespace  string           // of the metrics; empty: tokenfuse
 	Endpoint   string           // of the admin routes, for the commands in messages; empty: they name none
 	Now        func() time.Time // nil: time.Now
 	Log        *slog.Logger     // nil: slog.Default()
@@ -126,6 +124,7 @@ type Config struct {
 // Handler is spendalarm. It is safe for concurrent use.
 type Handler struct {
 	Config
+	fuse  *fuse.Writer
 	pools map[string]*bucket.Pool
 }
 
@@ -143,7 +142,7 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Policy.Alarm != nil && cfg.TopicARN == "" {
 		return nil, errors.New("spendalarm: the policy has an alarm, but there is no topic to publish to")
 	}
-	h := &Handler{Config: cfg, pools: map[string]*bucket.Pool{}}
+	h := &Handler{Config: cfg, fuse: fuse.NewWriter(cfg.State, cfg.Table, cfg.Now), pools: map[string]*bucket.Pool{}}
 	buckets, err := bucket.New(cfg.State, bucket.Options{Table: cfg.Table, LongestPeriod: cfg.Policy.LongestPeriod() + time.Minute, Now: cfg.Now})
 	if err != nil {
 		return nil, err

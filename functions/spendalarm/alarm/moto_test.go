@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/testkit/mototest"
 )
 
@@ -35,7 +36,7 @@ type moto struct {
 func startMoto(t *testing.T) moto {
 	t.Helper()
 	url := mototest.Start(t)
-	cfg := aws.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: aws.CredentialsProviderFunc(credentials),
+	cfg := aws.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: engine.Credentials,
 		RequestMinCompressSizeBytes: 10240} // config's default; moto unzips twice
 	return moto{
 		sns: sns.NewFromConfig(cfg),

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -23,9 +21,11 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/inbox"
+	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
+	"github.com/tokenfuse/tokenfuse/testkit/stagetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
@@ -40,8 +40,8 @@ const testEndpoint = "https://abc.example.com/prod"
 type rig struct {
 	t         *testing.T
 	policy    *policy.Policy
+	stage     *stage.Stage
 	inbox     *inbox.Inbox
-	inboxURL  string
 	table     string
 	store     *faults.Transport // between handlers and the table Limits
 	published *faults.Transport // between handlers and SNS
@@ -58,10 +58,8 @@ func newRig(t *testing.T, alarm policy.Alarm) *rig {
 	t.Helper()
 	g := &rig{t: t, store: &faults.Transport{}, published: &faults.Transport{}, log: &buffer.Synced{}}
 	g.time.Store(noon.Unix())
-	g.inbox = inbox.New(g.now)
-	server := httptest.NewServer(g.inbox)
-	t.Cleanup(server.Close)
-	g.inboxURL = server.URL
+	g.stage = stagetest.New(t, stage.Options{Now: g.now})
+	g.inbox, g.table = g.stage.Inbox, g.stage.Limits
 	if alarm.RepeatEvery == 0 {
 		alarm.RepeatEvery = time.Hour
 	}
@@ -79,10 +77,8 @@ func newRig(t *testing.T, alarm policy.Alarm) *rig {
 		Pools: map[string]*policy.Pool{"all": {Name: "all", Ceiling: 20 * price.Dollar, Period: time.Hour}},
 		Alarm: &alarm,
 	}
-	_, g.table = enginetest.Table(t)
-	spend, spendTable := enginetest.SpendTable(t)
 	var err error
-	g.ledger, err = ledger.New(spend, ledger.Options{Table: spendTable, Now: g.now, Shards: 1})
+	g.ledger, err = ledger.New(g.stage.DynamoDB(), ledger.Options{Table: g.stage.Spend, Now: g.now, Shards: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,15 +89,10 @@ func newRig(t *testing.T, alarm policy.Alarm) *rig {
 
 // db is a client of the table Limits, over net.
 func (g *rig) db(net http.RoundTripper) *dynamodb.Client {
-	return dynamodb.New(dynamodb.Options{
-		BaseEndpoint: aws.String(enginetest.URL()), Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(credentials),
-		HTTPClient: &http.Client{Transport: net},
-		Retryer:    retry.AddWithMaxBackoffDelay(retry.NewStandard(), time.Millisecond),
+	return g.stage.DynamoDB(func(o *dynamodb.Options) {
+		o.HTTPClient = &http.Client{Transport: net}
+		o.Retryer = retry.AddWithMaxBackoffDelay(retry.NewStandard(), time.Millisecond)
 	})
-}
-
-func credentials(context.Context) (aws.Credentials, error) {
-	return aws.Credentials{AccessKeyID: "local", SecretAccessKey: "local"}, nil
 }
 
 // process makes a handler that shares nothing with others but the tables and the
@@ -114,16 +105,13 @@ func (g *rig) process() *Handler {
 // processOn makes a handler with networks, to the table Limits and to SNS, and a clock.
 func (g *rig) processOn(store, published http.RoundTripper, now func() time.Time) *Handler {
 	g.t.Helper()
-	db := g.db(store)
+	aws := g.stage.AWS()
+	aws.RetryMaxAttempts = 1
 	h, err := New(Config{
-		Policy: g.policy, Ledger: g.ledger, State: db, Table: g.table,
-		SNS: sns.New(sns.Options{BaseEndpoint: &g.inboxURL, Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(credentials),
-			HTTPClient: &http.Client{Transport: published}, Retryer: aws.NopRetryer{}}),
-		TopicARN: "arn:aws:sns:us-east-1:123456789012:tokenfuse-alarm",
-		CloudWatch: cloudwatch.New(cloudwatch.Options{BaseEndpoint: &g.inboxURL, Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(credentials),
-			Retryer: aws.NopRetryer{}}),
-		Fuse: fuse.NewWriter(db, g.table, now), Endpoint: testEndpoint, Now: now,
-		Log: slog.New(slog.NewJSONHandler(g.log, nil)),
+		Policy: g.policy, Ledger: g.ledger, State: g.db(store), Table: g.table, TopicARN: stage.TopicARN,
+		SNS:        sns.NewFromConfig(aws, func(o *sns.Options) { o.HTTPClient = &http.Client{Transport: published} }),
+		CloudWatch: cloudwatch.NewFromConfig(aws),
+		Endpoint:   testEndpoint, Now: now, Log: slog.New(slog.NewJSONHandler(g.log, nil)),
 	})
 	if err != nil {
 		g.t.Fatal(err)

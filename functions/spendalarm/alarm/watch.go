@@ -50,7 +50,7 @@ func (h *Handler) watch(ctx context.Context, now time.Time, sum ledger.Summary, 
 		if s.othersPage(decided) {
 			// Another run is paging, and sets or releases the fuse. What is due beyond
 			// that is still due at the next tick.
-			r.readFuse(h.Fuse.Current(ctx))
+			r.readFuse(h.fuse.Current(ctx))
 			return pastErr
 		}
 		e := s.due(now, sum.Total.Cost, limit.amount, h.Policy.Alarm.RepeatEvery)
@@ -129,10 +129,10 @@ func (h *Handler) publish(ctx context.Context, now time.Time, s state, p page, r
 	var fuseErr error
 	if p.event == cleared {
 		// First of all, and a reason not to go on: nobody tends a fuse without an incident.
-		if err := h.Fuse.Release(ctx, setBy); err != nil {
+		if err := h.fuse.Release(ctx, setBy); err != nil {
 			return err
 		}
-		r.readFuse(h.Fuse.Current(ctx))
+		r.readFuse(h.fuse.Current(ctx))
 		r.State, r.Since, r.Level = stateNormal, &s.since, 0
 	} else {
 		fuseErr = h.tendFuse(ctx, now, p.decided, s, r)
@@ -157,9 +157,9 @@ func (h *Handler) publish(ctx context.Context, now time.Time, s state, p page, r
 func (h *Handler) tendFuse(ctx context.Context, now, decided time.Time, s state, r *Result) error {
 	var err error
 	if to := fuse.State(h.Policy.Alarm.Fuse); to.Valid() && !s.since.IsZero() {
-		_, err = h.Fuse.SetIfFree(ctx, fuse.Setting{State: to, Until: now.Add(fuseFor), SetBy: setBy}, s.since, decided)
+		_, err = h.fuse.SetIfFree(ctx, fuse.Setting{State: to, Until: now.Add(fuseFor), SetBy: setBy}, s.since, decided)
 	}
-	r.readFuse(h.Fuse.Current(ctx))
+	r.readFuse(h.fuse.Current(ctx))
 	return err
 }
 
