@@ -114,12 +114,9 @@ func TestOnce(t *testing.T) {
 // nothing.
 func TestRecordSendFails(t *testing.T) {
 	t.Parallel()
-	for name, f := range map[string]faults.Fault{
-		"lost request": faults.LostRequest, "lost reply": faults.LostReply, "late request": faults.LateRequest, "throttled": faults.Throttled,
-		"server error": faults.ServerError, "error after it applied": faults.ErrorReply, "hangs": faults.Hang, "hangs after it applied": faults.HangReply,
-	} {
+	for _, f := range faults.All {
 		for _, write := range []string{"PutItem", "hours#", "minutes#"} {
-			t.Run(name+", "+write, func(t *testing.T) {
+			t.Run(f.String()+", "+write, func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
 				l := w.ledger(func(o *Options) { o.AttemptTimeout = 250 * time.Millisecond })

@@ -39,21 +39,12 @@ func (w *world) comeBackLater(key string) {
 	}
 }
 
-var (
-	maybeApplied = map[string]faults.Fault{
-		"request lost": faults.LostRequest, "reply lost": faults.LostReply, "request late": faults.LateRequest,
-		"server error": faults.ServerError, "server error after it applied": faults.ErrorReply,
-		"slow": faults.Hang, "slow after it applied": faults.HangReply,
-	}
-	surelyNot = map[string]faults.Fault{"throttled": faults.Throttled}
-)
-
 // One send of the reserve fails; the next gets through. The call is charged once,
 // and a late arrival of the first changes nothing, then or later.
 func TestReserveSendFails(t *testing.T) {
 	t.Parallel()
-	run := func(name string, f faults.Fault, wantTombstone bool) {
-		t.Run(name, func(t *testing.T) {
+	run := func(f faults.Fault, wantTombstone bool) {
+		t.Run(f.String(), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.faulty(f)
@@ -85,12 +76,10 @@ func TestReserveSendFails(t *testing.T) {
 			w.comeBackLater("user#1")
 		})
 	}
-	for name, f := range maybeApplied {
-		run(name, f, true)
+	for _, f := range faults.Unsure {
+		run(f, true)
 	}
-	for name, f := range surelyNot {
-		run(name, f, false)
-	}
+	run(faults.Throttled, false)
 }
 
 // No send of the reserve is answered: the caller hears so in bounded time, and
@@ -98,9 +87,9 @@ func TestReserveSendFails(t *testing.T) {
 // else when the hold expires.
 func TestReserveUnanswered(t *testing.T) {
 	t.Parallel()
-	for name, f := range maybeApplied {
+	for _, f := range faults.Unsure {
 		for _, reachableAfter := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, then reachable %t", name, reachableAfter), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, then reachable %t", f, reachableAfter), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
 				b := w.process(quick, func(o *Options) { o.ReserveTimeout = 500 * time.Millisecond })
@@ -160,16 +149,9 @@ func TestDeniedAfterAnUnansweredSend(t *testing.T) {
 // A send of the settle fails; the next gets through: credited once.
 func TestSettleSendFails(t *testing.T) {
 	t.Parallel()
-	both := map[string]faults.Fault{}
-	for name, f := range maybeApplied {
-		both[name] = f
-	}
-	for name, f := range surelyNot {
-		both[name] = f
-	}
-	for name, f := range both {
+	for _, f := range faults.All {
 		for _, reserveLost := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, reserve reply lost %t", name, reserveLost), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, reserve reply lost %t", f, reserveLost), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
 				if reserveLost { // then the settle leaves a tombstone, which a repeated send must not take for the hold
@@ -203,8 +185,8 @@ func TestSettleSendFails(t *testing.T) {
 // the quota comes back, tokens and requests stay charged.
 func TestSettleNeverArrives(t *testing.T) {
 	t.Parallel()
-	for name, f := range maybeApplied {
-		t.Run(name, func(t *testing.T) {
+	for _, f := range faults.Unsure {
+		t.Run(f.String(), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			r := w.admit(w.process(quick, func(o *Options) { o.SettleTimeout = 500 * time.Millisecond }),
@@ -238,8 +220,8 @@ func TestSettleNeverArrives(t *testing.T) {
 // A sweep's reply is lost: what it gave back is given back once.
 func TestSweepSendFails(t *testing.T) {
 	t.Parallel()
-	for name, f := range maybeApplied {
-		t.Run(name, func(t *testing.T) {
+	for _, f := range faults.Unsure {
+		t.Run(f.String(), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.admit(w.process(), w.request("user#1", Charge{Limit: quota, Cost: 10}))

@@ -87,8 +87,8 @@ func TestLeasesAcrossAForgiveness(t *testing.T) {
 
 func TestForgiveSendFails(t *testing.T) {
 	t.Parallel()
-	for name, f := range maybeApplied {
-		t.Run(name, func(t *testing.T) {
+	for _, f := range faults.Unsure {
+		t.Run(f.String(), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			p, _ := w.inDebt()

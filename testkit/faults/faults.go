@@ -26,6 +26,33 @@ const (
 	HangReply         // the server does it; no answer until the caller's context ends
 )
 
+// All are the faults that there are, and Unsure those after which the caller cannot know
+// whether the server did it.
+var (
+	All    = append([]Fault{Throttled}, Unsure...)
+	Unsure = []Fault{LostRequest, LostReply, LateRequest, ServerError, ErrorReply, Hang, HangReply}
+)
+
+func (f Fault) String() string {
+	return [...]string{"none", "request lost", "reply lost", "request late", "throttled", "server error",
+		"server error after it applied", "hangs", "hangs after it applied"}[f]
+}
+
+// Applied reports whether the server does the call in the end, when all that is late has
+// arrived.
+func (f Fault) Applied() bool {
+	switch f {
+	case None, LostReply, LateRequest, ErrorReply, HangReply:
+		return true
+	}
+	return false
+}
+
+// Always is the plan that each call meets a fault.
+func Always(f Fault) func(target string, body []byte) Fault {
+	return func(string, []byte) Fault { return f }
+}
+
 // ErrLost is what the caller sees of a lost request or reply.
 var ErrLost = errors.New("connection lost")
 

@@ -24,7 +24,7 @@ func TestRefusalsAreShortInTheLog(t *testing.T) {
 		},
 		"no JSON": func(_ *rig, e *events.APIGatewayProxyRequest) { e.Body = long },
 		"the store": func(g *rig, _ *events.APIGatewayProxyRequest) {
-			g.net.Plan = func(string, []byte) faults.Fault { return faults.Throttled }
+			g.net.Plan = faults.Always(faults.Throttled)
 			g.handler.Buckets = g.shortTempered()
 		},
 		"header values": func(_ *rig, e *events.APIGatewayProxyRequest) { e.MultiValueHeaders["Content-Type"] = []string{long} },

@@ -466,7 +466,7 @@ func TestUnsettledIsSaid(t *testing.T) {
 	t.Parallel()
 	g := setup{bucket: bucket.Options{AttemptTimeout: time.Second, ReserveTimeout: time.Minute, SettleTimeout: 300 * time.Millisecond}}.newRig(t)
 	g.freeze(0)
-	g.provide(breaksWith(func() { g.net.Plan = func(string, []byte) faults.Fault { return faults.Throttled } }))
+	g.provide(breaksWith(func() { g.net.Plan = faults.Always(faults.Throttled) }))
 	e := g.wireError(g.chat(g.token("123", ""), cvCall("Hi.", false)))
 	if e.Code != string(openai.ProviderError) || strings.Contains(e.Message, "Nothing was taken") || !strings.Contains(e.Message, "The call could not be settled: your quota comes back by itself") {
 		t.Errorf("%+v", e)

@@ -578,7 +578,7 @@ func TestStoreUnavailable(t *testing.T) {
 			}
 			g := s.newRig(t)
 			user := g.token("123", "")
-			g.net.Plan = func(string, []byte) faults.Fault { return fault }
+			g.net.Plan = faults.Always(fault)
 			requests := []*http.Request{g.request(http.MethodPost, chatPath, user, chatBody("docqa", "Hi"))}
 			if fault == faults.Hang || fault == faults.LostRequest {
 				requests = append(requests, g.request(http.MethodGet, "/v1/limits", user, ""),

@@ -92,7 +92,7 @@ func TestListedOrigin(t *testing.T) {
 			g.common(t, a)
 		})
 	}
-	g.net.Plan = func(string, []byte) faults.Fault { return faults.LostRequest }
+	g.net.Plan = faults.Always(faults.LostRequest)
 	a := g.do(g.from(appOrigin, http.MethodGet, "/v1/limits", user, ""))
 	if a.status != http.StatusServiceUnavailable {
 		t.Errorf("%d %s", a.status, a.body)

@@ -31,22 +31,6 @@ const (
 	settling  = "settle"
 )
 
-// storeFaults is whether a write that meets the fault has been applied in the
-// end, when all that is late has arrived.
-var storeFaults = map[string]struct {
-	faults.Fault
-	applied bool
-}{
-	"request lost":                  {faults.LostRequest, false},
-	"reply lost":                    {faults.LostReply, true},
-	"request late":                  {faults.LateRequest, true},
-	"throttled":                     {faults.Throttled, false},
-	"server error":                  {faults.ServerError, false},
-	"server error after it applied": {faults.ErrorReply, true},
-	"hangs":                         {faults.Hang, false},
-	"hangs after it applied":        {faults.HangReply, true},
-}
-
 // fate is what becomes of a call's charge.
 type fate int
 
@@ -227,13 +211,13 @@ func (g *ground) wantAbandoned(want int) {
 func TestStoreFaults(t *testing.T) {
 	t.Parallel()
 	for _, write := range []string{reserving, settling} {
-		for name, fault := range storeFaults {
+		for _, fault := range faults.All {
 			for _, forEver := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%s/for ever %t", write, name, forEver), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%s/for ever %t", write, fault, forEver), func(t *testing.T) {
 					t.Parallel()
 					// What hangs or fails for ever is given up soon.
 					opts := patient
-					if forEver || fault.Fault == faults.Hang || fault.Fault == faults.HangReply {
+					if forEver || fault == faults.Hang || fault == faults.HangReply {
 						opts.AttemptTimeout = 300 * time.Millisecond
 					}
 					if forEver && write == reserving {
@@ -251,7 +235,7 @@ func TestStoreFaults(t *testing.T) {
 						if phase != write || sends.Add(1) > 1 && !forEver {
 							return faults.None
 						}
-						return fault.Fault
+						return fault
 					}
 					begun := time.Now()
 					a := g.chat(g.token, cvCall("Hi.", false))
@@ -268,10 +252,10 @@ func TestStoreFaults(t *testing.T) {
 					case write == reserving && forEver:
 						g.wantUnavailable(a)
 						f = notCharged
-						if fault.applied {
+						if fault.Applied() {
 							f, open = lost, 1
 						}
-					case write == settling && forEver && !fault.applied:
+					case write == settling && forEver && !fault.Applied():
 						f, open = lost, 1
 						fallthrough
 					default:

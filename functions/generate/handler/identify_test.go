@@ -264,7 +264,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	for range 25 { // until it is denied
 		post("", chatBody("docqa", prompt))
 	}
-	g.net.Plan = func(string, []byte) faults.Fault { return faults.LostRequest }
+	g.net.Plan = faults.Always(faults.LostRequest)
 	post(user, chatBody("docqa", prompt))
 	g.net.Plan = nil
 	// A panic, too.

@@ -117,7 +117,7 @@ func TestLog(t *testing.T) {
 			t.Parallel()
 			g := setup{model: indiscreet, bucket: bucket.Options{ReserveTimeout: 500 * time.Millisecond}}.newRig(t)
 			if tt.storeFails {
-				g.net.Plan = func(string, []byte) faults.Fault { return faults.Throttled }
+				g.net.Plan = faults.Always(faults.Throttled)
 			}
 			token := g.token("123", "")
 			if tt.token != nil {

@@ -59,7 +59,7 @@ func TestRefusalsAreShortInTheLog(t *testing.T) {
 			g.freeze(4 * time.Second) // seen within seconds
 		}
 	}
-	down := func(g *rig) { g.net.Plan = func(string, []byte) faults.Fault { return faults.LostRequest } }
+	down := func(g *rig) { g.net.Plan = faults.Always(faults.LostRequest) }
 	quoted := func(s string) string { return string(openai.Encode(s)) }
 	for name, tt := range map[string]struct {
 		before  func(*rig)

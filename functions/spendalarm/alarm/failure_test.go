@@ -280,7 +280,7 @@ func TestMetricsFailBesideAPage(t *testing.T) {
 	g := newRig(t, dollars8)
 	g.spend(call{cents: 900})
 	o := g.handler.CloudWatch.(*cloudwatch.Client).Options()
-	o.HTTPClient = &http.Client{Transport: &faults.Transport{Plan: func(string, []byte) faults.Fault { return faults.LostRequest }}}
+	o.HTTPClient = &http.Client{Transport: &faults.Transport{Plan: faults.Always(faults.LostRequest)}}
 	g.handler.CloudWatch = cloudwatch.New(o)
 	if _, err := g.handler.Run(context.Background()); err == nil {
 		t.Error("nobody learns that there are no metrics")

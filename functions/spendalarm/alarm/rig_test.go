@@ -186,7 +186,7 @@ func (g *rig) wantFuse(state fuse.State, setBy string) {
 
 // lose makes a network lose every request, until it is mended.
 func lose(net *faults.Transport) {
-	net.Plan = func(string, []byte) faults.Fault { return faults.LostRequest }
+	net.Plan = faults.Always(faults.LostRequest)
 }
 
 func mend(net *faults.Transport) { net.Plan = nil }
