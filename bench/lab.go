@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"regexp"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/local/engine"
+	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
@@ -54,6 +57,21 @@ func (l *lab) table(ctx context.Context, delay time.Duration) (*network, *dynamo
 	n := &network{base: l.transport, delay: delay}
 	db := engine.Client(l.engine.URL, func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: n} })
 	return n, db, name, nil
+}
+
+var baseURL = regexp.MustCompile(`base_url: *\S+`)
+
+// onStage sets a stage on the engine, and gives the configuration with its model.
+func (l *lab) onStage(ctx context.Context) (*stage.Stage, []byte, error) {
+	config, err := os.ReadFile(l.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	on, err := stage.New(ctx, stage.Options{Store: l.engine.URL, Limits: "stage-limits", Spend: "stage-spend"})
+	if err != nil {
+		return nil, nil, err
+	}
+	return on, baseURL.ReplaceAll(config, []byte("base_url: "+on.ModelURL())), nil
 }
 
 // buckets are the buckets of one process on a table. They wait longer than usual

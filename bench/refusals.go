@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
-	"github.com/tokenfuse/tokenfuse/local/upstream"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
@@ -92,11 +90,16 @@ func (l *lab) refuse(ctx context.Context, kind refusal) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, stop, err := l.withoutChallenges()
+	on, config, err := l.onStage(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer stop()
+	defer on.Close()
+	// Denials in place of challenges.
+	p, err := policy.Parse(challengeAt.ReplaceAll(config, nil))
+	if err != nil {
+		return nil, err
+	}
 	db, now := &metered{Client: client}, time.Now()
 	clock := func() time.Time { return now }
 	var log, metrics bytes.Buffer
@@ -141,24 +144,4 @@ func (l *lab) refuse(ctx context.Context, kind refusal) ([]float64, error) {
 	return []float64{logged, measured, units, milliseconds(processor), 1e6 * dollars}, nil
 }
 
-var (
-	challengeAt = regexp.MustCompile(`(?m)^ *challenge_at:.*$`)
-	baseURL     = regexp.MustCompile(`base_url: *\S+`)
-)
-
-// withoutChallenges is the configuration with a model of ours, and with denials in place
-// of challenges.
-func (l *lab) withoutChallenges() (*policy.Policy, func(), error) {
-	config, err := os.ReadFile(l.config)
-	if err != nil {
-		return nil, nil, err
-	}
-	model := httptest.NewServer(upstream.New(upstream.Options{}))
-	config = challengeAt.ReplaceAll(baseURL.ReplaceAll(config, []byte("base_url: "+model.URL+"/v1")), nil)
-	p, err := policy.Parse(config)
-	if err != nil {
-		model.Close()
-		return nil, nil, err
-	}
-	return p, model.Close, nil
-}
+var challengeAt = regexp.MustCompile(`(?m)^ *challenge_at:.*$`)

@@ -8,18 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/tokenfuse/tokenfuse/local/engine"
-	"github.com/tokenfuse/tokenfuse/local/inbox"
-	"github.com/tokenfuse/tokenfuse/local/upstream"
+	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 )
 
@@ -54,11 +51,11 @@ func coldStart(ctx context.Context, l *lab) ([]table, error) {
 		Title:   fmt.Sprintf("Cold start, median of %d in turn (generate answers a chat completion)", starts),
 		Columns: []column{{"ms to ready", 1}, {"x hello", 2}, {"ms to answer", 1}, {"x hello", 2}},
 	}
-	g, err := l.newGround(dir)
+	g, err := l.newGround(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	defer g.close()
+	defer g.stage.Close()
 	for _, f := range deployed {
 		if err := build(ctx, filepath.Join(dir, f.name), f.source); err != nil {
 			return nil, err
@@ -161,26 +158,20 @@ func pack(program, config string) ([]byte, error) {
 // ground is what the functions find when they start: their code's folder, and AWS and
 // the model on this machine.
 type ground struct {
-	lab  *lab
-	dir  string
-	env  []string
-	stop []func()
+	stage *stage.Stage
+	dir   string
+	env   []string
 }
 
-func (l *lab) newGround(dir string) (*ground, error) {
-	model, pages := httptest.NewServer(upstream.New(upstream.Options{})), httptest.NewServer(inbox.New(time.Now))
-	g := &ground{lab: l, dir: dir, stop: []func(){model.Close, pages.Close}}
-	config, err := os.ReadFile(l.config)
+func (l *lab) newGround(ctx context.Context, dir string) (*ground, error) {
+	on, config, err := l.onStage(ctx)
 	if err != nil {
 		return nil, err
 	}
-	config = regexp.MustCompile(`base_url: *\S+`).ReplaceAll(config, []byte("base_url: "+model.URL+"/v1"))
-	g.env = []string{
-		"TOPIC_ARN=arn:aws:sns:us-east-1:123456789012:pages",
-		"AWS_ENDPOINT_URL_DYNAMODB=" + l.engine.URL, "AWS_ENDPOINT_URL_SNS=" + pages.URL, "AWS_ENDPOINT_URL_CLOUDWATCH=" + pages.URL,
-	}
+	g := &ground{stage: on, dir: dir, env: on.Environ()}
 	for _, s := range l.policy.Secrets() {
 		if s.Env == "" {
+			on.Close()
 			return nil, errors.New("the configuration keeps a secret elsewhere than in the environment")
 		}
 		g.env = append(g.env, s.Env+"=a-secret-of-this-bench-alone")
@@ -188,18 +179,12 @@ func (l *lab) newGround(dir string) (*ground, error) {
 	return g, os.WriteFile(filepath.Join(dir, "tokenfuse.yaml"), config, 0o600)
 }
 
-func (g *ground) close() {
-	for _, stop := range g.stop {
-		stop()
-	}
-}
-
 // start starts a function on empty tables, lets it answer one event and ends it.
 func (g *ground) start(ctx context.Context, name string, n int) (ready, answer time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	limits, spend := fmt.Sprintf("start-%s-%d", name, n), fmt.Sprintf("start-spend-%s-%d", name, n)
-	db := engine.Client(g.lab.engine.URL)
+	db := g.stage.DynamoDB()
 	if err := errors.Join(engine.CreateLimitsTable(ctx, db, limits), engine.CreateSpendTable(ctx, db, spend)); err != nil {
 		return 0, 0, err
 	}
