@@ -19,20 +19,6 @@ import (
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
-// lines are JSON objects, one a line.
-func (w *world) lines(log *buffer.Synced) []object {
-	w.t.Helper()
-	var all []object
-	for line := range strings.Lines(log.String()) {
-		var o object
-		if err := json.Unmarshal([]byte(line), &o); err != nil {
-			w.t.Fatal(err)
-		}
-		all = append(all, o)
-	}
-	return all
-}
-
 // metricName is a metric and the names of its dimensions.
 func metricName(name string, dimensions ...string) string {
 	return strings.TrimSpace(name + " " + strings.Join(dimensions, ","))
@@ -42,7 +28,7 @@ func metricName(name string, dimensions ...string) string {
 func (w *world) written() map[string][]string {
 	w.t.Helper()
 	all := map[string][]string{}
-	for _, line := range w.lines(&w.metrics) {
+	for _, line := range buffer.Lines(w.t, w.metrics.String()) {
 		for _, d := range list(at(line, "_aws", "CloudWatchMetrics")) {
 			dimensions := texts(list(at(d, "Dimensions"))[0])
 			for _, m := range list(at(d, "Metrics")) {
@@ -156,7 +142,7 @@ func (w *world) checkQueries() {
 		for _, found := range lists.FindAllStringSubmatch(query, -1) {
 			fields = append(fields, strings.Split(found[1], ", ")...)
 		}
-		lines := w.lines(w.logs[from[1]])
+		lines := buffer.Lines(w.t, w.logs[from[1]].String())
 		for _, field := range fields {
 			if field == "@timestamp" { // CloudWatch's own
 				continue

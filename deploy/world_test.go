@@ -5,11 +5,6 @@ package deploy
 import (
 	"bytes"
 	"context"
-	"crypto/pbkdf2"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -38,6 +33,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
 	"github.com/tokenfuse/tokenfuse/testkit/stagetest"
+	"github.com/tokenfuse/tokenfuse/testkit/widget"
 )
 
 const worldPolicy = `
@@ -294,43 +290,13 @@ func (w *world) run() alarm.Result {
 func (w *world) solve() caller {
 	w.t.Helper()
 	body := w.do(w.generate, caller{}, "GET", "/v1/challenge", "", http.StatusOK)
-	var c struct {
-		Parameters struct {
-			Cost, KeyLength        int
-			KeyPrefix, Nonce, Salt string
-		}
+	payload := widget.Solve(w.t, body)
+	got := w.do(w.generate, caller{}, "POST", "/v1/challenge", `{"payload":"`+payload+`"}`, http.StatusOK)
+	var pass struct{ Pass string }
+	if err := json.Unmarshal(got, &pass); err != nil || pass.Pass == "" {
+		w.t.Fatalf("no pass: %s", got)
 	}
-	if err := json.Unmarshal(body, &c); err != nil {
-		w.t.Fatal(err)
-	}
-	nonce, err := hex.DecodeString(c.Parameters.Nonce)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	salt, err := hex.DecodeString(c.Parameters.Salt)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for counter := uint32(0); ; counter++ {
-		key, err := pbkdf2.Key(sha256.New, string(binary.BigEndian.AppendUint32(nonce[:len(nonce):len(nonce)], counter)), salt, c.Parameters.Cost, c.Parameters.KeyLength)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		derived := hex.EncodeToString(key)
-		if !strings.HasPrefix(derived, c.Parameters.KeyPrefix) {
-			continue
-		}
-		solved, err := json.Marshal(object{"challenge": json.RawMessage(body), "solution": object{"counter": counter, "derivedKey": derived, "time": 1}})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		got := w.do(w.generate, caller{}, "POST", "/v1/challenge", `{"payload":"`+base64.StdEncoding.EncodeToString(solved)+`"}`, http.StatusOK)
-		var pass struct{ Pass string }
-		if err := json.Unmarshal(got, &pass); err != nil || pass.Pass == "" {
-			w.t.Fatalf("no pass: %s", got)
-		}
-		return caller{pass: pass.Pass}
-	}
+	return caller{pass: pass.Pass}
 }
 
 // identity is what an anonymous caller is called in logs.

@@ -51,7 +51,7 @@ func newEntrance(f *testing.F) *entrance {
 	n := &entrance{model: upstream.New(upstream.Options{})}
 	server := httptest.NewServer(n.model)
 	f.Cleanup(server.Close)
-	yaml := strings.NewReplacer("UPSTREAM", server.URL, "ISSUER", server.URL, "capacity: 20000,", "capacity: 2000000000,", "capacity: 20,", "capacity: 2000000,",
+	yaml := strings.NewReplacer("STAGE", server.URL, "capacity: 20000,", "capacity: 2000000000,", "capacity: 20,", "capacity: 2000000,",
 		`"1.00"`, `"1000.00"`, `"5.00"`, `"5000.00"`).Replace(testPolicy)
 	p, err := policy.Parse([]byte(yaml))
 	if err != nil {

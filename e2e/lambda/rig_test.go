@@ -19,6 +19,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/buffer"
 	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 	"github.com/tokenfuse/tokenfuse/testkit/stagetest"
 )
@@ -226,17 +227,8 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// logged gives the lines of a function's log. Each must be a JSON object, which is
-// what CloudWatch can search, metrics included.
+// logged gives the lines of a function's log, metrics included.
 func logged(t *testing.T, f *runtimeapi.Function) []map[string]any {
 	t.Helper()
-	var all []map[string]any
-	for line := range strings.Lines(f.Log()) {
-		var l map[string]any
-		if err := json.Unmarshal([]byte(line), &l); err != nil {
-			t.Errorf("%v in the log line %q", err, line)
-		}
-		all = append(all, l)
-	}
-	return all
+	return buffer.Lines(t, f.Log())
 }

@@ -1,9 +1,13 @@
-// Package buffer has a buffer for logs that tests read while they are written.
+// Package buffer has a buffer for logs that tests read while they are written, and reads
+// them.
 package buffer
 
 import (
 	"bytes"
+	"encoding/json"
+	"strings"
 	"sync"
+	"testing"
 )
 
 // Synced is a buffer that is safe for concurrent use. The zero value is empty.
@@ -22,4 +26,19 @@ func (s *Synced) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
+}
+
+// Lines reads a log, of which each line must be a JSON object: CloudWatch can search no
+// other.
+func Lines(t testing.TB, log string) []map[string]any {
+	t.Helper()
+	var all []map[string]any
+	for line := range strings.Lines(log) {
+		var l map[string]any
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Errorf("%v in the log line %q", err, line)
+		}
+		all = append(all, l)
+	}
+	return all
 }

@@ -294,11 +294,7 @@ func (g *rig) items(prefix string) []map[string]types.AttributeValue {
 func (g *rig) logged(message string) []map[string]any {
 	g.t.Helper()
 	var lines []map[string]any
-	for line := range strings.SplitSeq(strings.TrimSpace(g.log.String()), "\n") {
-		var l map[string]any
-		if err := json.Unmarshal([]byte(line), &l); err != nil {
-			g.t.Fatalf("%v in the log line %q", err, line)
-		}
+	for _, l := range buffer.Lines(g.t, g.log.String()) {
 		if l["msg"] == message {
 			lines = append(lines, l)
 		}

@@ -2,11 +2,6 @@ package handler
 
 import (
 	"context"
-	"crypto/pbkdf2"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -19,6 +14,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
+	"github.com/tokenfuse/tokenfuse/testkit/widget"
 )
 
 // payload gets a challenge and solves it, as a browser's widget does.
@@ -27,44 +23,10 @@ func (g *rig) payload(addr string) string {
 	r := g.request(http.MethodGet, "/v1/challenge", "", "")
 	r.RemoteAddr = addr
 	a := g.do(r)
-	var c struct {
-		Parameters struct {
-			Cost         int
-			KeyLength    int
-			KeyPrefix    string
-			Nonce, Salt  string
-			Algorithm    string
-			ExpiresAt    int64
-			KeySignature string
-			Counter      uint32
-		} `json:"parameters"`
-		Signature string `json:"signature"`
-	}
-	if err := json.Unmarshal([]byte(a.body), &c); err != nil || a.status != http.StatusOK {
+	if a.status != http.StatusOK {
 		g.t.Fatalf("challenge: %d %s", a.status, a.body)
 	}
-	nonce, err := hex.DecodeString(c.Parameters.Nonce)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	salt, err := hex.DecodeString(c.Parameters.Salt)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	for counter := uint32(0); ; counter++ {
-		key, err := pbkdf2.Key(sha256.New, string(binary.BigEndian.AppendUint32(nonce[:len(nonce):len(nonce)], counter)), salt, c.Parameters.Cost, c.Parameters.KeyLength)
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		if derived := hex.EncodeToString(key); strings.HasPrefix(derived, c.Parameters.KeyPrefix) {
-			solved, err := json.Marshal(map[string]any{"challenge": json.RawMessage(a.body),
-				"solution": map[string]any{"counter": counter, "derivedKey": derived, "time": 12.5}})
-			if err != nil {
-				g.t.Fatal(err)
-			}
-			return base64.StdEncoding.EncodeToString(solved)
-		}
-	}
+	return widget.Solve(g.t, []byte(a.body))
 }
 
 // post sends a body to the challenge's address.
