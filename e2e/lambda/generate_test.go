@@ -2,6 +2,7 @@ package lambda
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -239,8 +240,8 @@ func TestTooLateToCall(t *testing.T) {
 }
 
 // floodCap is an output cap within which more can be said than the buffers on the way
-// to a reader hold: at 128 blanks for a token, half of it is 12 MB.
-const floodCap = 200_000
+// to a reader hold, which are some 4 MB: each token is an event of 190 bytes.
+const floodCap = 40_000
 
 // flood is a model that says as much, so that every buffer on the way to a reader who
 // has stopped reading is full.
@@ -249,14 +250,13 @@ func flood(g *rig) {
 		return strings.NewReplacer(
 			"max_output_tokens: 400}", fmt.Sprintf("max_output_tokens: %d}", floodCap),
 			"user:      {max_input_tokens: 1000, max_output_tokens: 400", fmt.Sprintf("user:      {max_input_tokens: 1000, max_output_tokens: %d", floodCap),
-			"context: 100000", "context: 1000000", "capacity: 20000,", "capacity: 400000,").Replace(yaml)
+			"capacity: 20000,", "capacity: 100000,").Replace(yaml)
 	}
 	g.onModel = func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
-			part := fmt.Sprintf(`{"choices":[{"index":0,"delta":{"content":%q}}]}`, strings.Repeat(" ", 100*128))
-			for range floodCap / 2 / 100 {
-				if _, err := fmt.Fprintf(w, "data: %s\n\n", part); err != nil {
+			for range floodCap - 100 {
+				if _, err := io.WriteString(w, `data: {"choices":[{"index":0,"delta":{"content":" word"}}]}`+"\n\n"); err != nil {
 					return
 				}
 			}
@@ -271,7 +271,7 @@ func TestStalledReader(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, flood)
 	f := g.warm("generate")
-	i := g.ask(f, g.token("ann"), chat("ask", question, true), 8*time.Second)
+	i := g.ask(f, g.token("ann"), chat("ask", question, true), 15*time.Second)
 	r := open(t, i)
 	r.event(t)
 	for g.peek("user#ann").InFlight > 0 {

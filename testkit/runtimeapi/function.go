@@ -31,7 +31,7 @@ func Start(ctx context.Context, program, dir string, env ...string) (*Function, 
 		return nil, err
 	}
 	f := &Function{API: New(), exited: make(chan struct{})}
-	f.server = &http.Server{Handler: f.API, ReadHeaderTimeout: time.Minute}
+	f.server = &http.Server{Handler: f.API, ReadHeaderTimeout: time.Minute, ConnContext: holdLittle}
 	go func() { _ = f.server.Serve(listener) }() // until it is closed
 
 	f.cmd = exec.Command(program)
@@ -65,6 +65,15 @@ func Start(ctx context.Context, program, dir string, env ...string) (*Function, 
 		close(f.exited)
 	}()
 	return f, nil
+}
+
+// holdLittle bounds what the system takes in of an answer that nobody reads. Left to
+// itself it may be tens of megabytes.
+func holdLittle(ctx context.Context, c net.Conn) context.Context {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(64 << 10) // a failure only makes it more
+	}
+	return ctx
 }
 
 // Log is what the process has written so far.
