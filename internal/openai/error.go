@@ -14,8 +14,8 @@ type Error struct {
 	Code    Code
 	Message string // for a person
 	Param   string // the request field at fault; "" is null
-	// RetryAfter is when to come back, at least 0. An error without Denied tells it only
-	// above 0: there is no saying else.
+	// RetryAfter is how long to wait, never below 0. Without Denied, 0 means that there is
+	// no saying, and nothing is told.
 	RetryAfter time.Duration
 	Denied     *Denied // of a limit that denied
 	// ChallengeURL is where the challenge is, of a 403 that asks for one.

@@ -12,6 +12,7 @@ import (
 // again by itself.
 func TestErrors(t *testing.T) {
 	t.Parallel()
+	tested := map[Code]bool{}
 	tokens, requests := &Denied{Limit: "l", Unit: "tokens"}, &Denied{Limit: "l", Unit: "requests"}
 	for _, tt := range []struct {
 		err    Error
@@ -54,11 +55,17 @@ func TestErrors(t *testing.T) {
 		{Error{Code: SecretUnavailable}, 503, "server_error", "false", ""},
 		{Error{Code: ProviderTimeout}, 504, "server_error", "false", ""},
 	} {
+		tested[tt.err.Code] = true
 		w := httptest.NewRecorder()
 		tt.err.Write(w)
 		if h := w.Header(); w.Code != tt.status || tt.err.kind() != tt.kind || h.Get("X-Should-Retry") != tt.retry || h.Get("Retry-After") != tt.wait ||
 			h.Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %d %s %v", tt.err.Code, w.Code, tt.err.kind(), h)
+		}
+	}
+	for code := range codes {
+		if !tested[code] {
+			t.Errorf("%s is not in this table", code)
 		}
 	}
 }
