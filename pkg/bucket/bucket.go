@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -45,7 +44,7 @@ type Limit struct {
 	Life time.Duration
 }
 
-func (l Limit) period() int64 { return l.Period.Microseconds() }
+func (l Limit) period() micros { return lasting(l.Period) }
 
 // kept is how long after a reserve the limit's state must be there.
 func (l Limit) kept() time.Duration {
@@ -201,7 +200,7 @@ func setDefault[T int | time.Duration](v *T, to T) {
 	}
 }
 
-func (b *Buckets) now() int64 { return b.opts.Now().UnixMicro() }
+func (b *Buckets) now() micros { return at(b.opts.Now()) }
 
 // validName reports whether s may name a limit: 1 to 32 of a-z, 0-9, _ and -.
 func validName(s string) bool {
@@ -224,20 +223,14 @@ func (l Limit) Validate() error {
 }
 
 // status is the state of l for a TAT at now.
-func (l Limit) status(tat, now int64) Status {
+func (l Limit) status(tat, now micros) Status {
 	s := Status{
 		Limit:     l,
 		Remaining: remaining(tat, now, l.Capacity, l.period()),
-		FullIn:    micros(max(0, tat-now)),
+		FullIn:    max(0, tat-now).duration(),
 	}
 	if one, err := increment(1, l.Capacity, l.period()); err == nil {
-		s.NextIn = micros(wait(tat, now, one, l.period()))
+		s.NextIn = wait(tat, now, one, l.period()).duration()
 	}
 	return s
-}
-
-// micros makes a duration of µs; what is more than one can hold, as a foreign TAT may
-// give, becomes the longest.
-func micros(n int64) time.Duration {
-	return time.Duration(min(n, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
 }

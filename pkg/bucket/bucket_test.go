@@ -285,13 +285,13 @@ func TestSettleIsOnce(t *testing.T) {
 	wg.Wait()
 	w.settle(r, 0)
 	w.wantOpen("user#1", 0)
-	if got := w.number("user#1", "g_tokens_3600"); got != 1000*720_000 {
+	if got := w.micros("user#1", "g_tokens_3600"); got != 1000*720_000 {
 		t.Errorf("credited %d µs, want the 720 s once", got)
 	}
 	// Another process with the same receipt, as a retry after a restart would have.
 	twin := &Reservation{b: w.process(), key: r.key, id: r.id, hold: r.hold, start: r.start, charges: r.charges, afterKnown: true}
 	w.settle(twin, 0)
-	if got := w.number("user#1", "g_tokens_3600"); got != 1000*720_000 {
+	if got := w.micros("user#1", "g_tokens_3600"); got != 1000*720_000 {
 		t.Errorf("credited %d µs, want the 720 s once", got)
 	}
 }
@@ -374,8 +374,8 @@ func TestNearlyFullIsExact(t *testing.T) {
 	if got := w.calls.Load(); got != 2 {
 		t.Errorf("%d round trips, want 2", got)
 	}
-	want := w.clock.now().Add(3*time.Second + 20*time.Millisecond).UnixMicro()
-	if got := w.number("user#1", "t_requests_60"); got != want {
+	want := w.now() + 3*second + 20*milli
+	if got := w.micros("user#1", "t_requests_60"); got != want {
 		t.Errorf("TAT is %d µs off", got-want)
 	}
 }
@@ -675,7 +675,7 @@ func TestForeignItemIsAnErrorNotAGuess(t *testing.T) {
 	w := newWorld(t)
 	b := w.process()
 	w.settle(w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1})), 1)
-	w.put("user#1", tatAttr("", "tokens", hour), "1.5")
+	w.put("user#1", slot{"", "tokens", hour}.tat(), "1.5")
 	if d, err := b.Reserve(ctx, w.request("user#1", Charge{Limit: tokens, Cost: 5000})); err == nil {
 		t.Errorf("decision %+v on a fractional TAT", d)
 	}
@@ -704,12 +704,12 @@ func TestItemSize(t *testing.T) {
 func TestHoldEncoding(t *testing.T) {
 	t.Parallel()
 	h := hold{start: 1_800_000_000_123_456, expiry: 1_800_000_000_123_456 + 70_000_000, note: []byte("note"),
-		returns: []returned{{name: "cv", period: day, inc: 8_640_000_000}, {name: "linkedin", period: hour, inc: 1}}}
+		owed: []owed{{slot{"", "cv", day}, 8_640_000_000}, {slot{"", "linkedin", hour}, 1}}}
 	got, err := decodeHold(h.encode())
-	if err != nil || got.start != h.start || got.expiry != h.expiry || string(got.note) != "note" || len(got.returns) != 2 {
+	if err != nil || got.start != h.start || got.expiry != h.expiry || string(got.note) != "note" || len(got.owed) != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if r := got.returns[0]; r.name != "cv" || r.period != day || r.inc != 8_640_000_000 || r.client != "" {
+	if r := got.owed[0]; r.name != "cv" || r.period != day || r.inc != 8_640_000_000 || r.client != "" {
 		t.Errorf("%+v", r)
 	}
 	dead, err := decodeHold(tombstone(1_800_000_000_000_000))
@@ -720,7 +720,7 @@ func TestHoldEncoding(t *testing.T) {
 
 func FuzzDecodeHold(f *testing.F) {
 	f.Add(tombstone(1))
-	f.Add(hold{start: 1, expiry: 2_001, returns: []returned{{name: "cv", period: day, inc: 5}}, note: []byte("n")}.encode())
+	f.Add(hold{start: 1, expiry: 2_001, owed: []owed{{slot{"", "cv", day}, 5}}, note: []byte("n")}.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := decodeHold(b)
 		if err != nil {
@@ -729,7 +729,7 @@ func FuzzDecodeHold(f *testing.F) {
 		// Lengths may be written in more ways than one: what counts is that the
 		// meaning survives.
 		again, err := decodeHold(h.encode())
-		if err != nil || again.start != h.start || again.expiry != h.expiry || !slices.Equal(again.returns, h.returns) || string(again.note) != string(h.note) {
+		if err != nil || again.start != h.start || again.expiry != h.expiry || !slices.Equal(again.owed, h.owed) || string(again.note) != string(h.note) {
 			t.Fatalf("%+v became %+v, %v", h, again, err)
 		}
 	})

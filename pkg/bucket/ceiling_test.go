@@ -121,7 +121,7 @@ func (s siege) run(t *testing.T) result {
 		for i, p := range ps {
 			if s.kills > 0 && random.Float64() < s.kills*step.Seconds() {
 				for _, c := range p.open { // nobody knows what they used: the worst
-					committed = append(committed, &use{c.start.Microseconds(), c.r.amount})
+					committed = append(committed, &use{lasting(c.start), c.r.amount})
 				}
 				writes += p.pool.Writes()
 				ps[i] = start()
@@ -138,7 +138,7 @@ func (s siege) run(t *testing.T) result {
 				if c.ends > at() {
 					return false
 				}
-				committed = append(committed, &use{c.start.Microseconds(), c.used})
+				committed = append(committed, &use{lasting(c.start), c.used})
 				res.used += c.used
 				_ = c.r.Settle(ctx, c.used) // a fault may lose money: that is the point
 				return true
@@ -177,7 +177,7 @@ func (s siege) run(t *testing.T) result {
 	for _, p := range ps {
 		writes += p.pool.Writes()
 		for _, c := range p.open {
-			committed = append(committed, &use{c.start.Microseconds(), c.used})
+			committed = append(committed, &use{lasting(c.start), c.used})
 			res.used += c.used
 		}
 	}
@@ -187,7 +187,7 @@ func (s siege) run(t *testing.T) result {
 	first := 0
 	for _, u := range committed {
 		sum += u.amount
-		for committed[first].at <= u.at-s.period.Microseconds() {
+		for committed[first].at <= u.at-lasting(s.period) {
 			sum -= committed[first].amount
 			first++
 		}

@@ -4,16 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // clearCredits times the period is what a clear adds to a limit's credits: more than
 // any fence of an older version allows, which knows a clear by that.
 const clearCredits = 16
 
-// clearMargin is how long, in µs, after a clear a call must have begun for what is known
+// clearMargin is how long after a clear a call must have begun for what is known
 // of it only by its start to be given back: room for clocks that differ.
-const clearMargin = int64(5 * time.Second / time.Microsecond)
+const clearMargin = 5 * second
 
 // Clear makes limits of an identity full. Open calls stay open and settle as
 // ever, but give nothing back to what was cleared. ErrNotFound if there is no such
@@ -62,7 +61,7 @@ func (b *Buckets) clear(ctx context.Context, key, client string, limits []Limit)
 		// Another clear was as late, or this one, whose answer was lost. Clearing again
 		// does no harm.
 		for _, l := range limits {
-			cleared, err := w.item.number(clearedAttr(client, l.Name))
+			cleared, err := w.item.micros(l.of(client).cleared())
 			if err != nil {
 				return err
 			}
@@ -72,19 +71,18 @@ func (b *Buckets) clear(ctx context.Context, key, client string, limits []Limit)
 }
 
 // clearing is the conditional write that clears limits at a time.
-func clearing(client string, limits []Limit, at int64) *update {
+func clearing(client string, limits []Limit, at micros) *update {
 	u := newUpdate()
-	zero, now := u.number(0), u.number(at)
 	var marked []string
 	for _, l := range limits {
-		u.setTo(u.name(tatAttr(client, l.Name, l.period())), " = ", zero)
+		s := l.of(client)
+		u.setTo(u.name(s.tat()), " = ", u.zero())
 		if l.Return != Never {
-			g := u.name(creditsAttr(client, l.Name, l.period()))
-			u.setTo(g, " = if_not_exists(", g, ", ", zero, ") + ", u.number(clearCredits*l.period()))
+			u.fence(s)
 		}
-		if attr := clearedAttr(client, l.Name); !slices.Contains(marked, attr) { // once for several periods
+		if attr := s.cleared(); !slices.Contains(marked, attr) { // once for several periods
 			marked = append(marked, attr)
-			c := u.name(attr)
+			c, now := u.name(attr), u.micros("now", at)
 			u.setTo(c, " = ", now)
 			u.require("(attribute_not_exists(", c, ") OR ", c, " < ", now, ")")
 		}

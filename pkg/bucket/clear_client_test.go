@@ -55,7 +55,7 @@ func TestClearClient(t *testing.T) {
 		if err := b.ClearClient(ctx, "net#1", one, clientTokens); !errors.Is(err, ErrNotFound) {
 			t.Errorf("no client: error %v, want ErrNotFound", err)
 		}
-		if _, there := w.item("net#1")[tatAttr(one, "tokens", hour)]; there {
+		if _, there := w.item("net#1")[slot{one, "tokens", hour}.tat()]; there {
 			t.Error("limits of a client that is not there were made")
 		}
 		for _, bad := range []string{"", "abc"} {

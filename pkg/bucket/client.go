@@ -76,14 +76,14 @@ type presence struct {
 
 // joins adds the client to the write: one more open call, and one more client if
 // it is new.
-func (u *update) joins(c Client, p presence, last seen, now int64) {
+func (u *update) joins(c Client, p presence, last seen, now micros) {
 	if c.Key == "" {
 		return
 	}
-	o, one := u.name(openAttr(c.Key)), u.number(1)
+	o, one := u.name(openAttr(c.Key)), u.one()
 	if p.known {
 		u.setTo(o, " = ", o, " + ", one)
-		u.require(o, " < ", u.number(int64(c.MaxInFlight)))
+		u.require(o, " < ", u.number("most_"+c.Key, int64(c.MaxInFlight)))
 		return
 	}
 	u.setTo(o, " = ", one)
@@ -94,22 +94,22 @@ func (u *update) joins(c Client, p presence, last seen, now int64) {
 		u.evict(p.evict, last, now)
 	default:
 		n := u.name(attrClients)
-		u.setTo(n, " = if_not_exists(", n, ", ", u.number(0), ") + ", one)
-		u.require("(attribute_not_exists(", n, ") OR ", n, " < ", u.number(maxClients), ")")
+		u.setTo(n, " = if_not_exists(", n, ", ", u.zero(), ") + ", one)
+		u.require("(attribute_not_exists(", n, ") OR ", n, " < ", u.number("most_clients", maxClients), ")")
 	}
 }
 
 // evict removes a client that is full and has no call open, if it still is. With no
 // call open nobody has a receipt that its credits or clears are compared with.
-func (u *update) evict(client string, last seen, now int64) {
+func (u *update) evict(client string, last seen, now micros) {
 	o := u.name(openAttr(client))
 	u.removeAttr(o)
-	u.require(o, " = ", u.number(0))
+	u.require(o, " = ", u.zero())
 	clears := map[string]bool{} // of several periods of a limit there is one
 	for attr := range last.ofClient(client) {
 		t := u.name(attr)
 		u.removeAttr(t)
-		u.require(t, " <= ", u.number(now))
+		u.require(t, " <= ", u.micros("now", now))
 		suffix := strings.TrimPrefix(attr, tatPrefix)
 		u.removeAttr(u.name(creditsPrefix + suffix))
 		if end := strings.LastIndexByte(suffix, '_'); end > 0 { // where the period begins
@@ -122,7 +122,7 @@ func (u *update) evict(client string, last seen, now int64) {
 }
 
 // place finds out how the client stands in an item: there, new, or without room.
-func (c Client) place(last seen, now int64) (p presence, room bool) {
+func (c Client) place(last seen, now micros) (p presence, room bool) {
 	if c.Key == "" {
 		return presence{}, true
 	}
@@ -146,8 +146,8 @@ func (c Client) place(last seen, now int64) (p presence, room bool) {
 }
 
 // ofClient gives a client's TATs by attribute.
-func (s seen) ofClient(client string) iter.Seq2[string, int64] {
-	return func(yield func(string, int64) bool) {
+func (s seen) ofClient(client string) iter.Seq2[string, micros] {
+	return func(yield func(string, micros) bool) {
 		for attr, tat := range s.tats {
 			if strings.HasPrefix(attr, tatPrefix+scope(client)) && !yield(attr, tat) {
 				return
@@ -157,7 +157,7 @@ func (s seen) ofClient(client string) iter.Seq2[string, int64] {
 }
 
 // full reports whether all limits of a client are full.
-func (s seen) full(client string, now int64) bool {
+func (s seen) full(client string, now micros) bool {
 	for _, tat := range s.ofClient(client) {
 		if tat > now {
 			return false

@@ -190,7 +190,7 @@ func TestIdleClientGivesWay(t *testing.T) {
 	if _, there := it["o_"+clientNumber(31)]; there {
 		t.Error("the idle client is still there")
 	}
-	if _, there := it[tatAttr(clientNumber(31), "tokens", hour)]; there {
+	if _, there := it[slot{clientNumber(31), "tokens", hour}.tat()]; there {
 		t.Error("a limit of the idle client is still there")
 	}
 	if w.number("net#1", "n") != 32 || w.clients() != 32 {

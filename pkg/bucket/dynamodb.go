@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -16,67 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 )
-
-// update is a conditional UpdateItem under construction.
-type update struct {
-	set, remove, cond []string
-	names             map[string]string
-	values            map[string]types.AttributeValue
-}
-
-func newUpdate() *update {
-	return &update{
-		names:  make(map[string]string, 16),
-		values: make(map[string]types.AttributeValue, 16),
-	}
-}
-
-// name, number and binary give the placeholder of an attribute or a value.
-
-func (u *update) name(attr string) string {
-	p := "#" + strconv.Itoa(len(u.names))
-	u.names[p] = attr
-	return p
-}
-
-func (u *update) number(n int64) string {
-	return u.value(&types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)})
-}
-
-func (u *update) binary(b []byte) string { return u.value(&types.AttributeValueMemberB{Value: b}) }
-
-func (u *update) value(v types.AttributeValue) string {
-	p := ":" + strconv.Itoa(len(u.values))
-	u.values[p] = v
-	return p
-}
-
-func (u *update) setTo(expr ...string)   { u.set = append(u.set, strings.Join(expr, "")) }
-func (u *update) removeAttr(name string) { u.remove = append(u.remove, name) }
-func (u *update) require(expr ...string) { u.cond = append(u.cond, strings.Join(expr, "")) }
-func (u *update) expression() *string    { return aws.String(u.sections()) }
-func (u *update) conditionExpr() *string { return aws.String(strings.Join(u.cond, " AND ")) }
-func (u *update) section(verb string, parts []string) string {
-	if len(parts) == 0 {
-		return ""
-	}
-	return verb + strings.Join(parts, ", ")
-}
-
-func (u *update) sections() string {
-	return u.section("SET ", u.set) + u.section(" REMOVE ", u.remove)
-}
-
-// leaves takes a call out of the counts of open ones.
-func (u *update) leaves(client string) {
-	one := u.number(1)
-	o := u.name(attrOpen)
-	u.setTo(o, " = ", o, " - ", one)
-	if client != "" {
-		o := u.name(openAttr(client))
-		u.setTo(o, " = ", o, " - ", one)
-	}
-}
 
 // written is the answer to a conditional write.
 type written struct {
@@ -116,8 +53,8 @@ func (b *Buckets) send(ctx context.Context, key string, u *update) (written, err
 	out, err := b.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:                           &b.opts.Table,
 		Key:                                 map[string]types.AttributeValue{attrKey: &types.AttributeValueMemberS{Value: key}},
-		UpdateExpression:                    u.expression(),
-		ConditionExpression:                 u.conditionExpr(),
+		UpdateExpression:                    aws.String(u.expression()),
+		ConditionExpression:                 aws.String(u.condition()),
 		ExpressionAttributeNames:            u.names,
 		ExpressionAttributeValues:           u.values,
 		ReturnValues:                        types.ReturnValueAllNew,

@@ -54,29 +54,29 @@ func TestGuessIsExactUntilContended(t *testing.T) {
 	const now = 1_800_000_000_000_000
 	c := charge{inc: 10, bound: hour}
 	for _, tc := range []struct {
-		tat       int64
+		tat       micros
 		contended bool
-		want      int64
+		want      form
 	}{
-		{0, false, now},
-		{now - 1, false, now},
-		{now, false, now},
-		{now + 1, false, running},
-		{now + near, false, running},
-		{0, true, now + slack},
-		{now + near, true, now + slack},
-		{now + near + 1, true, running},
+		{0, false, form{base: now}},
+		{now - 1, false, form{base: now}},
+		{now, false, form{base: now}},
+		{now + 1, false, form{running: true}},
+		{now + near, false, form{running: true}},
+		{0, true, form{base: now + slack}},
+		{now + near, true, form{base: now + slack}},
+		{now + near + 1, true, form{running: true}},
 	} {
 		if got := c.guess(tc.tat, now, tc.contended); got != tc.want {
-			t.Errorf("TAT %d, contended %t: base %d, want %d", tc.tat-now, tc.contended, got-now, tc.want-now)
+			t.Errorf("TAT %d, contended %t: %+v, want %+v, at %d", tc.tat-now, tc.contended, got, tc.want, int64(now))
 		}
 	}
 	// Near the whole of a limit there is no room for slack; but a base before the TAT
 	// would never apply.
 	c.inc = hour - 20
-	for tat, want := range map[int64]int64{now: now + 20, now + 20 + tolerance: now + 20 + tolerance} {
-		if got := c.guess(tat, now, true); got != want {
-			t.Errorf("TAT %d: base %d, want %d", tat-now, got-now, want-now)
+	for tat, want := range map[micros]micros{now: now + 20, now + 20 + tolerance: now + 20 + tolerance} {
+		if got := c.guess(tat, now, true); got != (form{base: want}) {
+			t.Errorf("TAT %d: %+v, want a base of %d", tat-now, got, want)
 		}
 	}
 }
@@ -128,13 +128,13 @@ func TestForeignDebtIsShownAsItIs(t *testing.T) {
 	w := newWorld(t)
 	b := w.process()
 	r := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}))
-	w.put("user#1", tatAttr("", "tokens", hour), "9000000000000000000")
+	w.put("user#1", slot{"", "tokens", hour}.tat(), "9000000000000000000")
 	d := w.deny(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
 	if d.RetryAfter < 290*365*24*time.Hour {
 		t.Errorf("denial %+v", d)
 	}
 	w.settle(r, 1<<62)
-	if got := w.number("user#1", tatAttr("", "tokens", hour)) - w.clock.now().UnixMicro(); got != maxIncrement {
+	if got := w.micros("user#1", slot{"", "tokens", hour}.tat()) - w.now(); got != maxIncrement {
 		t.Errorf("the TAT is %d µs ahead", got)
 	}
 }
@@ -145,15 +145,15 @@ func TestItemOutlivesItsDebts(t *testing.T) {
 	w := newWorld(t)
 	b := w.process()
 	first := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}))
-	second := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}, Charge{Limit: quota, Cost: 1}))
+	other := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}, Charge{Limit: quota, Cost: 1}))
 	w.settle(first, 5000*100)
-	w.settle(second, 5000*100, 2)
-	full := w.number("user#1", tatAttr("", "tokens", hour))
-	if ahead := full - w.clock.now().UnixMicro(); ahead != 200*hour {
+	w.settle(other, 5000*100, 2)
+	full := w.micros("user#1", slot{"", "tokens", hour}.tat())
+	if ahead := full - w.now(); ahead != 200*hour {
 		t.Errorf("the debt is %d h", ahead/hour)
 	}
-	if got := w.number("user#1", attrExpires); got < full/microsPerSecond {
-		t.Errorf("expires %d s before the debt is paid", full/microsPerSecond-got)
+	if got := w.micros("user#1", attrExpires); got < full/second {
+		t.Errorf("expires %d s before the debt is paid", full/second-got)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestSweepReturnsTheIdentitysOwnQuota(t *testing.T) {
 	w.settle(w.admit(w.process(), w.visit(clientNumber(2), 1)), 1, 1)
 	w.wantOpen("net#1", 0)
 	for _, client := range []string{"", clientNumber(1)} {
-		if got, want := w.number("net#1", creditsAttr(client, "cv", day)), day-120*second; got != want {
+		if got, want := w.micros("net#1", slot{client, "cv", day}.credits()), day-120*second; got != want {
 			t.Errorf("client %q: %d µs came back, want %d", client, got, want)
 		}
 	}
@@ -182,11 +182,11 @@ func TestOverrunAppliesOnlyToItsState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.process()
-	now := w.clock.now().UnixMicro()
+	now := w.now()
 	const most = maxIncrement
 	for _, tc := range []struct {
-		believed, stored, inc int64 // TATs from now
-		want                  int64 // the TAT then; -1: it does not apply
+		believed, stored, inc micros // TATs from now
+		want                  micros // the TAT then; -1: it does not apply
 	}{
 		{-5, -5, 100, 100},
 		{-5, 5, 100, -1},
@@ -201,16 +201,16 @@ func TestOverrunAppliesOnlyToItsState(t *testing.T) {
 		{most, 5, 100, -1},
 		{-5, -5, most, most},
 	} {
-		w.put("user#1", "t_x_60", strconv.FormatInt(now+tc.stored, 10))
+		w.put("user#1", "t_x_60", strconv.FormatInt(int64(now+tc.stored), 10))
 		u := newUpdate()
-		u.overrun("t_x_60", tc.inc, now+tc.believed, now)
+		u.overrun(slot{"", "x", 60 * second}, tc.inc, now+tc.believed, now, now+most)
 		got, err := b.write(ctx, "user#1", u)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if want := tc.want >= 0; got.applied != want {
 			t.Errorf("%+v: applied %t", tc, got.applied)
-		} else if tat := w.number("user#1", "t_x_60") - now; want && tat != tc.want || !want && tat != tc.stored {
+		} else if tat := w.micros("user#1", "t_x_60") - now; want && tat != tc.want || !want && tat != tc.stored {
 			t.Errorf("%+v: the TAT is %d from now", tc, tat)
 		}
 	}

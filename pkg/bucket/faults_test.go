@@ -163,7 +163,7 @@ func TestSettleSendFails(t *testing.T) {
 				check := func() {
 					t.Helper()
 					w.wantOpen("user#1", 0)
-					if got := w.number("user#1", "g_tokens_3600"); got != 750*720_000 {
+					if got := w.micros("user#1", "g_tokens_3600"); got != 750*720_000 {
 						t.Errorf("credited %d µs of tokens, want %d", got, 750*720_000)
 					}
 					if w.left("user#1", tokens) != 4750 || w.left("user#1", quota) != 10 {
@@ -204,13 +204,13 @@ func TestSettleNeverArrives(t *testing.T) {
 			if got := w.left("user#1", quota); got != 10 {
 				t.Errorf("quota: %d remain, want 10", got)
 			}
-			if !applied && len(w.abandoned) == 0 && w.number("user#1", "g_tokens_3600") == 0 {
+			if !applied && len(w.abandoned) == 0 && w.micros("user#1", "g_tokens_3600") == 0 {
 				t.Error("nobody was told of the abandoned call")
 			}
 			// A late repetition by the owner changes nothing any more.
-			before := w.number("user#1", "g_cv_86400")
+			before := w.micros("user#1", "g_cv_86400")
 			w.settle(r, 250, 0, 0)
-			if got := w.number("user#1", "g_cv_86400"); got != before {
+			if got := w.micros("user#1", "g_cv_86400"); got != before {
 				t.Error("the quota came back twice")
 			}
 		})
@@ -229,14 +229,14 @@ func TestSweepSendFails(t *testing.T) {
 			w.faulty(faults.None, f) // the reserve that finds it, the sweep
 			w.admit(w.process(quick), w.request("user#1", Charge{Limit: quota, Cost: 10}))
 			w.wantOpen("user#1", 1)
-			if got := w.number("user#1", "g_cv_86400"); got != day-120_000_000 {
+			if got := w.micros("user#1", "g_cv_86400"); got != day-120_000_000 {
 				t.Errorf("credited %d µs, want %d", got, day-120_000_000)
 			}
 			if err := w.net.Deliver(); err != nil {
 				t.Fatal(err)
 			}
 			w.wantOpen("user#1", 1)
-			if got := w.number("user#1", "g_cv_86400"); got != day-120_000_000 {
+			if got := w.micros("user#1", "g_cv_86400"); got != day-120_000_000 {
 				t.Errorf("credited %d µs in the end, want %d", got, day-120_000_000)
 			}
 		})
@@ -261,7 +261,7 @@ func TestSweepMeetsSettle(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := w.number("user#1", "g_cv_86400"); got != day-120_000_000 {
+		if got := w.micros("user#1", "g_cv_86400"); got != day-120_000_000 {
 			t.Fatalf("credited %d µs, want %d", got, day-120_000_000)
 		}
 		w.comeBackLater("user#1")

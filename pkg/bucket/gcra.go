@@ -1,9 +1,6 @@
 package bucket
 
-import (
-	"errors"
-	"math/bits"
-)
+import "errors"
 
 // The rule is the generic cell rate algorithm (GCRA; ITU-T I.371, "virtual
 // scheduling"), with one difference in meaning: the single number that is a
@@ -16,63 +13,48 @@ const (
 	// tolerance is how many microseconds beyond the period still fit. An
 	// increment is rounded up, so without it the last unit of a capacity that
 	// does not divide its period would never fit.
-	tolerance = 100
+	tolerance = micros(100)
 
 	// maxIncrement is the largest increment, and the furthest that debt may take a
 	// TAT ahead of now: 2^52 microseconds, 142 years. Sums of a TAT and several
 	// increments stay far from overflow, and so does the time until a limit is full
 	// again as a time.Duration, which holds 292 years.
-	maxIncrement = 1 << 52
+	maxIncrement = micros(1 << 52)
 )
 
 var errIncrement = errors.New("bucket: cost, capacity or period out of range")
 
-// increment is by how many microseconds a cost moves a TAT: cost x period /
-// capacity, rounded up. The product is taken in 128 bits, since a dollar of
-// micro-dollars over a day already overflows 64. It fails for a cost, capacity
-// or period below 1, and for a result above maxIncrement.
-func increment(cost, capacity, period int64) (int64, error) {
+// increment is by how much a cost moves a TAT: cost x period / capacity, rounded up.
+// The product is taken in 128 bits, since a dollar of micro-dollars over a day already
+// overflows 64. It fails for a cost, capacity or period below 1, and for a result above
+// maxIncrement.
+func increment(cost, capacity int64, period micros) (micros, error) {
 	if cost < 1 || capacity < 1 || period < 1 {
 		return 0, errIncrement
 	}
-	hi, lo := bits.Mul64(uint64(cost), uint64(period))
-	if hi >= uint64(capacity) {
+	inc := micros(mulDivUp(cost, int64(period), capacity))
+	if inc > maxIncrement {
 		return 0, errIncrement
 	}
-	q, rest := bits.Div64(hi, lo, uint64(capacity))
-	if rest > 0 {
-		q++
-	}
-	if q > maxIncrement {
-		return 0, errIncrement
-	}
-	return int64(q), nil
+	return inc, nil
 }
 
 // latest is the highest TAT at which an increment still fits at now.
-func latest(now, inc, period int64) int64 { return now + period + tolerance - inc }
+func latest(now, inc, period micros) micros { return now + period + tolerance - inc }
 
 // fits reports whether an increment is admitted.
-func fits(tat, now, inc, period int64) bool { return max(tat, now) <= latest(now, inc, period) }
+func fits(tat, now, inc, period micros) bool { return max(tat, now) <= latest(now, inc, period) }
 
-// wait is how many microseconds must pass until an increment fits; 0 if it
-// fits now. The increment must not exceed the period: it would never fit.
-func wait(tat, now, inc, period int64) int64 {
+// wait is how long it takes until an increment fits; 0 if it fits now. The increment
+// must not exceed the period: it would never fit.
+func wait(tat, now, inc, period micros) micros {
 	return max(0, max(tat, now)-latest(now, inc, period))
 }
 
 // remaining is the largest cost that fits at now, between 0 and the capacity.
-func remaining(tat, now, capacity, period int64) int64 {
+func remaining(tat, now micros, capacity int64, period micros) int64 {
 	free := now + period + tolerance - max(tat, now)
-	if free <= 0 {
-		return 0
-	}
-	hi, lo := bits.Mul64(uint64(free), uint64(capacity))
-	if hi >= uint64(period) { // free is at most period+tolerance, so only a tiny period comes here
-		return capacity
-	}
-	q, _ := bits.Div64(hi, lo, uint64(period))
-	return int64(min(q, uint64(capacity)))
+	return min(capacity, mulDiv(int64(max(0, free)), capacity, int64(period)))
 }
 
 // refund is how much of an unused increment a settle may give back at now, for a
@@ -84,22 +66,22 @@ func remaining(tat, now, capacity, period int64) int64 {
 // moved our share down by no more than lay beneath us; the rest of it was above. A
 // refund is never less than the unused part less what refilled while we were open,
 // whatever others did meanwhile.
-func refund(unused, after, below, given, now int64) int64 {
+func refund(unused, after, below, given, now micros) micros {
 	return min(unused, max(0, after-min(given, below)-now))
 }
 
 // refundByAge is refund for a reserve of inc of which only the start is known, not
 // the TAT that it left. Since then no more can have drained from it than was refilled,
 // so that the rest is still there, whatever others did.
-func refundByAge(unused, inc, start, now int64) int64 {
+func refundByAge(unused, inc, start, now micros) micros {
 	return max(0, min(unused, inc-(now-start)))
 }
 
 // beneath is what lay beneath a reserve of inc that left the TAT at after, at now.
-func beneath(after, inc, now int64) int64 { return max(0, after-inc-now) }
+func beneath(after, inc, now micros) micros { return max(0, after-inc-now) }
 
 // refundHolds is the most that others may have been given back for a refund to be
 // right still; without bound, for one that would be right however much it was.
-func refundHolds(refund, after, below, now int64) (most int64, bounded bool) {
+func refundHolds(refund, after, below, now micros) (most micros, bounded bool) {
 	return after - now - refund, refund > after-below-now
 }

@@ -4,21 +4,25 @@ import (
 	"math"
 	"math/big"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
 
 const (
-	hour = int64(time.Hour / time.Microsecond)
+	hour = 60 * 60 * second
 	day  = 24 * hour
 )
 
+// drawTime draws a time of a range.
+func drawTime(t *rapid.T, name string, least, most micros) micros {
+	return micros(rapid.Int64Range(int64(least), int64(most)).Draw(t, name))
+}
+
 func TestIncrement(t *testing.T) {
 	for _, tc := range []struct {
-		name                   string
-		cost, capacity, period int64
-		want                   int64 // 0: an error
+		name           string
+		cost, capacity int64
+		period, want   micros // want 0: an error
 	}{
 		{"one of 5000 an hour", 1, 5000, hour, 720_000},
 		{"all of it", 5000, 5000, hour, hour},
@@ -45,17 +49,17 @@ func TestIncrementIsExactlyRoundedUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cost := rapid.Int64Range(1, 1<<40).Draw(t, "cost")
 		capacity := rapid.Int64Range(1, 1<<50).Draw(t, "capacity")
-		period := rapid.Int64Range(1_000_000, 366*day).Draw(t, "period")
-		want := new(big.Int).Mul(big.NewInt(cost), big.NewInt(period))
+		period := drawTime(t, "period", second, 366*day)
+		want := new(big.Int).Mul(big.NewInt(cost), big.NewInt(int64(period)))
 		want.Add(want, big.NewInt(capacity-1)).Div(want, big.NewInt(capacity))
 		got, err := increment(cost, capacity, period)
-		if want.Cmp(big.NewInt(maxIncrement)) > 0 {
+		if want.Cmp(big.NewInt(int64(maxIncrement))) > 0 {
 			if err == nil {
 				t.Fatalf("%d accepted", want)
 			}
 			return
 		}
-		if err != nil || want.Cmp(big.NewInt(got)) != 0 {
+		if err != nil || want.Cmp(big.NewInt(int64(got))) != 0 {
 			t.Fatalf("increment = %d, %v, want %d", got, err, want)
 		}
 	})
@@ -68,7 +72,8 @@ func TestWholeCapacityFitsAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var tat, admitted int64
+		var tat micros
+		var admitted int64
 		const now = 1_800_000_000_000_000
 		for fits(tat, now, inc, hour) {
 			tat = max(tat, now) + inc
@@ -85,9 +90,9 @@ func TestWholeCapacityFitsAtOnce(t *testing.T) {
 func TestRemainingAndWaitAreHonest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.Int64Range(1, 1<<40).Draw(t, "capacity")
-		period := rapid.Int64Range(1_000_000, 366*day).Draw(t, "period")
-		now := rapid.Int64Range(1<<50, 1<<51).Draw(t, "now")
-		tat := now + rapid.Int64Range(-period, 2*period).Draw(t, "ahead")
+		period := drawTime(t, "period", second, 366*day)
+		now := drawTime(t, "now", 1<<50, 1<<51)
+		tat := now + drawTime(t, "ahead", -period, 2*period)
 		left := remaining(tat, now, capacity, period)
 		if left < 0 || left > capacity {
 			t.Fatalf("remaining %d of %d", left, capacity)
@@ -122,7 +127,7 @@ func TestRemainingAndWaitAreHonest(t *testing.T) {
 // A timeline in a bucket of 100 that refills one a second, in which a plainer
 // rule gives back what the refill or another settle has given back already.
 func TestRefundCountsRefillAndOtherSettles(t *testing.T) {
-	const second, period = 1_000_000, 100_000_000
+	const period = 100 * second
 	t.Run("refill", func(t *testing.T) {
 		// At 0 a call reserves all 100: the TAT is 100 s. At 50 s, 50 have been
 		// refilled and another call reserves them: the TAT is 150 s. Then the first
@@ -136,7 +141,7 @@ func TestRefundCountsRefillAndOtherSettles(t *testing.T) {
 		// At 0 two calls reserve 50 each (TATs 50 s and 100 s) and the first settles
 		// to nothing at once. At 30 s a third reserves 50: the TAT is 100 s. Then the
 		// second settles to nothing: it is owed 20 s, as 30 have been refilled.
-		var tat, credits int64
+		var tat, credits micros
 		tat = 50 * second
 		after1 := tat
 		tat += 50 * second
@@ -165,18 +170,17 @@ func TestRefundCountsRefillAndOtherSettles(t *testing.T) {
 // A refund holds for exactly as much as it says that others may have been given.
 func TestRefundHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		span := rapid.Int64Range(0, 1000)
-		now := rapid.Int64Range(1<<50, 1<<51).Draw(t, "now")
-		inc := 1 + span.Draw(t, "inc")
-		below := span.Draw(t, "below")
-		after := now - span.Draw(t, "age") + below + inc
-		unused := rapid.Int64Range(0, inc).Draw(t, "unused")
-		back := refund(unused, after, below, rapid.Int64Range(0, 3000).Draw(t, "given"), now)
+		now := drawTime(t, "now", 1<<50, 1<<51)
+		inc := drawTime(t, "inc", 1, 1001)
+		below := drawTime(t, "below", 0, 1000)
+		after := now - drawTime(t, "age", 0, 1000) + below + inc
+		unused := drawTime(t, "unused", 0, inc)
+		back := refund(unused, after, below, drawTime(t, "given", 0, 3000), now)
 		if back == 0 {
 			return // nothing is written
 		}
 		most, bounded := refundHolds(back, after, below, now)
-		for given := range int64(3000) {
+		for given := range micros(3000) {
 			holds := back <= refund(unused, after, below, given, now)
 			if holds != (!bounded || given <= most) {
 				t.Fatalf("%d when others were given %d: holds is %t, said to hold up to %d (bounded %t)", back, given, holds, most, bounded)
@@ -185,10 +189,13 @@ func TestRefundHolds(t *testing.T) {
 	})
 }
 
-type use struct{ at, amount int64 }
+type use struct {
+	at     micros
+	amount int64
+}
 
 // excess is by how much some window saw more use than capacity + rate x window.
-func excess(used []*use, capacity, period int64) (worst int64) {
+func excess(used []*use, capacity int64, period micros) (worst int64) {
 	for _, from := range used {
 		for _, to := range used {
 			if to.at < from.at {
@@ -200,7 +207,7 @@ func excess(used []*use, capacity, period int64) (worst int64) {
 					sum += u.amount
 				}
 			}
-			allowed := capacity + (to.at-from.at+tolerance)*capacity/period
+			allowed := capacity + int64(to.at-from.at+tolerance)*capacity/int64(period)
 			worst = max(worst, sum-allowed)
 		}
 	}

@@ -111,6 +111,12 @@ func (w *world) item(key string) item {
 	return out.Item
 }
 
+// now is the time by the world's clock.
+func (w *world) now() micros { return at(w.clock.now()) }
+
+// micros reads a time.
+func (w *world) micros(key, attr string) micros { return micros(w.number(key, attr)) }
+
 func (w *world) number(key, attr string) int64 {
 	w.t.Helper()
 	n, err := w.item(key).number(attr)
@@ -123,7 +129,7 @@ func (w *world) number(key, attr string) int64 {
 // left is what remains of a limit, by what is stored.
 func (w *world) left(key string, l Limit) int64 {
 	w.t.Helper()
-	return remaining(w.number(key, tatAttr("", l.Name, l.period())), w.clock.now().UnixMicro(), l.Capacity, l.period())
+	return remaining(w.micros(key, l.of("").tat()), w.now(), l.Capacity, l.period())
 }
 
 // wantOpen asserts the number of open holds, both as counted and as marked.

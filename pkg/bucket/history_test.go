@@ -10,10 +10,10 @@ import (
 // the limit is cleared now and then.
 type history struct {
 	random *rand.Rand
-	now    int64
-	tat    int64
+	now    micros
+	tat    micros
 
-	credits, cleared int64
+	credits, cleared micros
 	clears           int
 	open             []*call
 	used             []use // since the last clear, by the time of the reserve
@@ -21,25 +21,26 @@ type history struct {
 
 // call is an open call, with what its receipt knows.
 type call struct {
-	start, at           int64 // when it was asked for and when it was charged
-	cost, inc           int64
-	after, below, given int64 // given: the credits until then
-	known               bool  // the reserve was answered
-	clears              int   // until the reserve
-	cleared             int64 // when the last of them was
-	use                 int   // its place in history.used; -1: it was cleared
+	start, at           micros // when it was asked for and when it was charged
+	cost                int64
+	inc                 micros
+	after, below, given micros // given: the credits until then
+	known               bool   // the reserve was answered
+	clears              int    // until the reserve
+	cleared             micros // when the last of them was
+	use                 int    // its place in history.used; -1: it was cleared
 }
 
 const (
 	modelCapacity = 1000
-	modelPeriod   = 1_000_000_000 // a whole number of µs for each unit
+	modelPeriod   = micros(1_000_000_000) // a whole number of µs for each unit
 )
 
 // rule is how much of an unused increment a settle gives back.
-type rule func(h *history, c *call, unused int64) int64
+type rule func(h *history, c *call, unused micros) micros
 
 // theRule is the one that Settle and sweeps follow.
-func theRule(h *history, c *call, unused int64) int64 {
+func theRule(h *history, c *call, unused micros) micros {
 	switch {
 	case h.clears != c.clears, !c.known && h.justCleared(c):
 		return 0
@@ -55,11 +56,14 @@ func (h *history) justCleared(c *call) bool {
 	return h.cleared != 0 && c.start <= h.cleared+clearMargin
 }
 
+// randomTime is at least 0 and below n.
+func randomTime(r *rand.Rand, n micros) micros { return micros(r.Int64N(int64(n))) }
+
 // judgement is what a history found against a rule.
 type judgement struct {
-	excess int64 // units that some window saw beyond capacity + rate x window
-	unfair int64 // µs that some call lost beyond what was refilled while it was open
-	greedy int64 // µs that some call was given beyond what it did not use
+	excess int64  // units that some window saw beyond capacity + rate x window
+	unfair micros // that some call lost beyond what was refilled while it was open
+	greedy micros // that some call was given beyond what it did not use
 }
 
 // playHistory plays a history under a rule.
@@ -74,7 +78,7 @@ func playHistory(random *rand.Rand, give rule) judgement {
 		if c.use >= 0 {
 			h.used[c.use].amount = amount
 		}
-		unused := c.inc - amount*(modelPeriod/modelCapacity)
+		unused := c.inc - micros(amount)*(modelPeriod/modelCapacity)
 		back := give(h, c, unused)
 		h.tat -= back
 		h.credits += back
@@ -97,7 +101,7 @@ func playHistory(random *rand.Rand, give rule) judgement {
 				settle(random.IntN(len(h.open)))
 			}
 		case n < 97:
-			h.now += random.Int64N([]int64{modelPeriod / 1000, modelPeriod / 20, modelPeriod / 2}[random.IntN(3)])
+			h.now += randomTime(random, []micros{modelPeriod / 1000, modelPeriod / 20, modelPeriod / 2}[random.IntN(3)])
 		case h.tat != 0:
 			j.excess = max(j.excess, h.excess())
 			h.tat, h.cleared = 0, max(h.now, h.cleared+1)
@@ -118,14 +122,14 @@ func playHistory(random *rand.Rand, give rule) judgement {
 func (h *history) reserve() {
 	r := h.random
 	cost := 1 + r.Int64N([]int64{10, modelCapacity / 3, modelCapacity}[r.IntN(3)])
-	inc := cost * (modelPeriod / modelCapacity)
+	inc := micros(cost) * (modelPeriod / modelCapacity)
 	if !fits(h.tat, h.now, inc, modelPeriod) {
 		return
 	}
 	base := max(h.tat, h.now)
 	if r.IntN(8) == 0 { // others were in its way
-		if b := baseFor(h.tat, h.now, inc, modelPeriod); b != running {
-			base = b
+		if f := contendedForm(h.tat, h.now, inc, modelPeriod); !f.running {
+			base = f.base
 		}
 	}
 	h.tat = base + inc
@@ -135,7 +139,7 @@ func (h *history) reserve() {
 		clears: h.clears, cleared: h.cleared, use: len(h.used),
 	}
 	if !c.known {
-		c.start -= r.Int64N(3_000_000) // it was sent more than once
+		c.start -= randomTime(r, 3*second) // it was sent more than once
 	}
 	h.open = append(h.open, c)
 	h.used = append(h.used, use{c.at, cost})
@@ -144,13 +148,14 @@ func (h *history) reserve() {
 // excess is excess for uses in the order of their times, in one go: what is above the
 // refill since then, over any window that ends with a use.
 func (h *history) excess() (worst int64) {
-	var level, last int64 // level: units x period
+	var level int64 // units x period
+	var last micros
 	for _, u := range h.used {
-		level = max(0, level-(u.at-last)*modelCapacity) + u.amount*modelPeriod
+		level = max(0, level-int64(u.at-last)*modelCapacity) + u.amount*int64(modelPeriod)
 		last = u.at
-		worst = max(worst, level-(modelCapacity*modelPeriod+tolerance*modelCapacity))
+		worst = max(worst, level-int64(modelCapacity*modelPeriod+tolerance*modelCapacity))
 	}
-	return (worst + modelPeriod - 1) / modelPeriod
+	return (worst + int64(modelPeriod) - 1) / int64(modelPeriod)
 }
 
 // Whatever the order in which calls end, no window sees more use than capacity + rate x
@@ -174,32 +179,32 @@ func TestWrongRefundsAreCaught(t *testing.T) {
 		rule                rule
 		overAdmits, robbing bool
 	}{
-		{"all that is unused", func(_ *history, _ *call, unused int64) int64 { return unused }, true, false},
-		{"others' refunds are ignored", func(h *history, c *call, unused int64) int64 {
+		{"all that is unused", func(_ *history, _ *call, unused micros) micros { return unused }, true, false},
+		{"others' refunds are ignored", func(h *history, c *call, unused micros) micros {
 			if !c.known || h.clears != c.clears {
 				return theRule(h, c, unused)
 			}
 			return refund(unused, c.after, c.below, 0, h.now)
 		}, true, false},
-		{"all of others' refunds are counted", func(h *history, c *call, unused int64) int64 {
+		{"all of others' refunds are counted", func(h *history, c *call, unused micros) micros {
 			if !c.known || h.clears != c.clears {
 				return theRule(h, c, unused)
 			}
 			return min(unused, max(0, c.after-(h.credits-c.given)-h.now))
 		}, false, true},
-		{"without the test of clears", func(h *history, c *call, unused int64) int64 {
+		{"without the test of clears", func(h *history, c *call, unused micros) micros {
 			if !c.known {
 				return theRule(h, c, unused)
 			}
 			return refund(unused, c.after, c.below, h.credits-c.given, h.now)
 		}, true, false},
-		{"without the test of clears, the TAT unknown", func(h *history, c *call, unused int64) int64 {
+		{"without the test of clears, the TAT unknown", func(h *history, c *call, unused micros) micros {
 			if c.known {
 				return theRule(h, c, unused)
 			}
 			return refundByAge(unused, c.inc, c.start, h.now)
 		}, true, false},
-		{"age counts against what was unused, not against all", func(h *history, c *call, unused int64) int64 {
+		{"age counts against what was unused, not against all", func(h *history, c *call, unused micros) micros {
 			if h.clears != c.clears || !c.known && h.justCleared(c) {
 				return 0
 			}

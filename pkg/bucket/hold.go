@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"strings"
-	"time"
 )
 
 // A hold is the mark of an open call in its identity's item. It carries what
@@ -14,7 +13,7 @@ import (
 // two write units:
 //
 //	live   0x01, start (8 bytes, µs), life (uvarint, ms), length of the client's
-//	       key, the key, number of returns (1 byte), for each: length of name, name ("."
+//	       key, the key, number of increments owed (1 byte), for each: length of name, name ("."
 //	       before it: of the identity, not of the client), period (uvarint, s),
 //	       increment (uvarint, µs); then the note up to the end
 //	dead   0x00, expiry (8 bytes, µs)
@@ -22,19 +21,17 @@ import (
 // A dead hold is a tombstone: it bars a send of its reservation that may still
 // be under way.
 type hold struct {
-	start, expiry int64 // µs
+	start, expiry micros
 	client        string
-	returns       []returned
+	owed          []owed
 	note          []byte
 	dead          bool
 }
 
-// returned is an increment that comes back when the hold expires.
-type returned struct {
-	client string // whose limit it is; "": the identity's own
-	name   string
-	period int64 // µs
-	inc    int64 // µs
+// owed is an increment that comes back when the hold expires.
+type owed struct {
+	slot
+	inc micros
 }
 
 const (
@@ -49,9 +46,6 @@ const (
 
 	// maxSpan bounds a decoded time span, in s or ms, far below overflow in µs.
 	maxSpan = 1 << 40
-
-	microsPerSecond = int64(time.Second / time.Microsecond)
-	microsPerMilli  = int64(time.Millisecond / time.Microsecond)
 )
 
 var errHold = errors.New("bucket: malformed hold")
@@ -64,18 +58,18 @@ func (h hold) encode() []byte {
 	}
 	b = append(b, kindLive)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.start))
-	b = binary.AppendUvarint(b, uint64((h.expiry-h.start)/microsPerMilli))
+	b = binary.AppendUvarint(b, uint64((h.expiry-h.start)/milli))
 	b = append(b, byte(len(h.client)))
 	b = append(b, h.client...)
-	b = append(b, byte(len(h.returns)))
-	for _, r := range h.returns {
+	b = append(b, byte(len(h.owed)))
+	for _, r := range h.owed {
 		name := r.name
 		if r.client != h.client {
 			name = ofIdentity + name
 		}
 		b = append(b, byte(len(name)))
 		b = append(b, name...)
-		b = binary.AppendUvarint(b, uint64(r.period/microsPerSecond))
+		b = binary.AppendUvarint(b, uint64(r.period/second))
 		b = binary.AppendUvarint(b, uint64(r.inc))
 	}
 	return append(b, h.note...)
@@ -85,22 +79,22 @@ func decodeHold(b []byte) (hold, error) {
 	if len(b) < 9 || b[0] > kindLive {
 		return hold{}, errHold
 	}
-	at := int64(binary.BigEndian.Uint64(b[1:]))
+	at := micros(binary.BigEndian.Uint64(b[1:]))
 	if b[0] == kindDead {
 		return hold{dead: true, expiry: at}, nil
 	}
 	d := decoder{b: b[9:]}
 	h := hold{start: at}
-	h.expiry = at + d.uvarint(maxSpan)*microsPerMilli
+	h.expiry = at + micros(d.uvarint(maxSpan))*milli
 	h.client = string(d.bytes(int(d.byte())))
 	for range d.byte() {
-		r := returned{client: h.client, name: string(d.bytes(int(d.byte())))}
+		r := owed{slot: slot{client: h.client, name: string(d.bytes(int(d.byte())))}}
 		if own, found := strings.CutPrefix(r.name, ofIdentity); found && h.client != "" {
 			r.client, r.name = "", own
 		}
-		r.period = d.uvarint(maxSpan) * microsPerSecond
-		r.inc = d.uvarint(maxIncrement)
-		h.returns = append(h.returns, r)
+		r.period = micros(d.uvarint(maxSpan)) * second
+		r.inc = micros(d.uvarint(uint64(maxIncrement)))
+		h.owed = append(h.owed, r)
 	}
 	if d.bad {
 		return hold{}, errHold

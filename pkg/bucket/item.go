@@ -35,20 +35,31 @@ const (
 	clearedPrefix = "cleared_"
 )
 
-// limitSuffix names a limit within an item: of a client, or "" for the identity's own.
-func limitSuffix(client, name string, period int64) string {
-	return scope(client) + name + "_" + strconv.FormatInt(period/microsPerSecond, 10)
+func holdAttr(id string) string { return holdPrefix + id }
+
+// slot is where a limit's state is in an item.
+type slot struct {
+	client string // whose limit it is; "": the identity's own
+	name   string
+	period micros
 }
 
-func tatAttr(client, name string, period int64) string {
-	return tatPrefix + limitSuffix(client, name, period)
+func (l Limit) of(client string) slot { return slot{client, l.Name, l.period()} }
+
+// suffix tells the slot's attributes from those of others.
+func (s slot) suffix() string {
+	return scope(s.client) + s.name + "_" + strconv.FormatInt(int64(s.period/second), 10)
 }
 
-func creditsAttr(client, name string, period int64) string {
-	return creditsPrefix + limitSuffix(client, name, period)
-}
+func (s slot) tat() string     { return tatPrefix + s.suffix() }
+func (s slot) credits() string { return creditsPrefix + s.suffix() }
+func (s slot) cleared() string { return clearedPrefix + scope(s.client) + s.name }
 
-func clearedAttr(client, name string) string { return clearedPrefix + scope(client) + name }
+// micros reads a time in µs; absent is 0.
+func (i item) micros(attr string) (micros, error) {
+	n, err := i.number(attr)
+	return micros(n), err
+}
 
 // number reads a number attribute; absent is 0. A value that is no int64 cannot
 // come from this package: it is an error, not a guess.
@@ -70,7 +81,7 @@ func (i item) number(attr string) (int64, error) {
 
 // holdBytes is the stored hold of a reservation, nil if there is none.
 func (i item) holdBytes(id string) []byte {
-	if v, ok := i[holdPrefix+id].(*types.AttributeValueMemberB); ok {
+	if v, ok := i[holdAttr(id)].(*types.AttributeValueMemberB); ok {
 		return v.Value
 	}
 	return nil
@@ -107,7 +118,7 @@ func (i item) holds() iter.Seq[storedHold] {
 }
 
 // expired gives one hold that has expired at now.
-func (i item) expired(now int64) (storedHold, bool) {
+func (i item) expired(now micros) (storedHold, bool) {
 	for h := range i.holds() {
 		if h.expiry < now {
 			return h, true

@@ -18,7 +18,7 @@ func (p *Prepared) Forecast() Decision {
 
 // forecast judges each request anew by the TATs that were remembered, so that a
 // cheaper one is not refused with a dearer one.
-func (p *Prepared) forecast(last seen, now int64) Decision {
+func (p *Prepared) forecast(last seen, now micros) Decision {
 	if d := p.impossible(last, now); d.Refused() || !last.recentlyDenied(now) {
 		return d
 	}
@@ -27,7 +27,7 @@ func (p *Prepared) forecast(last seen, now int64) Decision {
 }
 
 // impossible refuses what not even a full limit would admit.
-func (p *Prepared) impossible(last seen, now int64) Decision {
+func (p *Prepared) impossible(last seen, now micros) Decision {
 	tats := p.remembered(last)
 	var d Decision
 	for i, c := range p.charges {
@@ -48,7 +48,7 @@ func (p *Prepared) impossible(last seen, now int64) Decision {
 
 // judge says what denies a request, given the TATs of its limits, or else whether it
 // is to be challenged.
-func (p *Prepared) judge(tats []int64, now int64) Decision {
+func (p *Prepared) judge(tats []micros, now micros) Decision {
 	d := Decision{Denials: p.denials(tats, now), Limits: p.statuses(tats, now)}
 	if len(d.Denials) > 0 {
 		return d
@@ -60,7 +60,7 @@ func (p *Prepared) judge(tats []int64, now int64) Decision {
 }
 
 // denials are the limits that do not fit, the longest wait first.
-func (p *Prepared) denials(tats []int64, now int64) []Denial {
+func (p *Prepared) denials(tats []micros, now micros) []Denial {
 	var ds []Denial
 	for i, c := range p.charges {
 		if fits(tats[i], now, c.inc, c.period) {
@@ -69,7 +69,7 @@ func (p *Prepared) denials(tats []int64, now int64) []Denial {
 		ds = append(ds, Denial{
 			Limit: c.Limit, Requested: c.Cost,
 			Remaining:  remaining(tats[i], now, c.Limit.Capacity, c.period),
-			RetryAfter: micros(wait(tats[i], now, c.inc, c.period)),
+			RetryAfter: wait(tats[i], now, c.inc, c.period).duration(),
 		})
 	}
 	slices.SortStableFunc(ds, func(a, b Denial) int { return cmp.Compare(b.RetryAfter, a.RetryAfter) })
@@ -94,7 +94,7 @@ func (p *Prepared) inFlight(it item) ([]Denial, error) {
 	return full, check(attrOpen, p.maxInFlight)
 }
 
-func (p *Prepared) statuses(tats []int64, now int64) []Status {
+func (p *Prepared) statuses(tats []micros, now micros) []Status {
 	ss := make([]Status, len(p.charges))
 	for i, c := range p.charges {
 		ss[i] = c.Limit.status(tats[i], now)
@@ -103,11 +103,11 @@ func (p *Prepared) statuses(tats []int64, now int64) []Status {
 }
 
 // tats are the TATs of the request's limits in an item.
-func (p *Prepared) tats(it item) ([]int64, error) {
-	tats := make([]int64, len(p.charges))
+func (p *Prepared) tats(it item) ([]micros, error) {
+	tats := make([]micros, len(p.charges))
 	for i, c := range p.charges {
 		var err error
-		if tats[i], err = it.number(c.tat); err != nil {
+		if tats[i], err = it.micros(c.tat()); err != nil {
 			return nil, err
 		}
 	}
@@ -115,10 +115,10 @@ func (p *Prepared) tats(it item) ([]int64, error) {
 }
 
 // remembered are the same TATs as this process last saw them.
-func (p *Prepared) remembered(last seen) []int64 {
-	tats := make([]int64, len(p.charges))
+func (p *Prepared) remembered(last seen) []micros {
+	tats := make([]micros, len(p.charges))
 	for i, c := range p.charges {
-		tats[i] = last.tats[c.tat]
+		tats[i] = last.tats[c.tat()]
 	}
 	return tats
 }

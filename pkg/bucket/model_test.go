@@ -23,7 +23,7 @@ type model struct {
 	t         *rapid.T
 	key       string
 	processes []*Buckets
-	denied    [2]int64 // when each process was last denied by a limit
+	denied    [2]micros // when each process was last denied by a limit
 	limits    []Limit
 	open      []*Reservation
 	lost      []*Reservation // open, but nobody will settle them
@@ -81,13 +81,13 @@ func TestStoreFollowsTheRule(t *testing.T) {
 		m.wantConsistent()
 		for attr, used := range m.used {
 			for _, l := range m.limits {
-				if tatAttr("", l.Name, l.period()) != attr {
+				if l.of("").tat() != attr {
 					continue
 				}
 				// A clock that steps back by up to 0.3 s makes windows look shorter, and
 				// each rounded-up start from a tolerance admits one unit at most.
 				over := excess(used, l.Capacity, l.period())
-				if slackUnits := 1 + l.Capacity*500_000/l.period() + 1; over > slackUnits {
+				if most := 1 + l.Capacity*500_000/int64(l.period()) + 1; over > most {
 					t.Fatalf("%s: a window used %d more than it may", l.Name, over)
 				}
 			}
@@ -121,7 +121,7 @@ func (m *model) reserve() {
 		costs = append(costs, cost)
 	}
 	m.fault(faults.LostRequest, faults.LostReply, faults.LateRequest, faults.ErrorReply, faults.Throttled)
-	before, now := m.item(), m.w.clock.now().UnixMicro()
+	before, now := m.item(), m.w.now()
 	d, err := b.Reserve(context.Background(), req)
 	if err != nil {
 		m.t.Fatal(err)
@@ -131,9 +131,9 @@ func (m *model) reserve() {
 	fit := true
 	for i, c := range req.Charges {
 		p := c.Limit.period()
-		attr := tatAttr("", c.Limit.Name, p)
+		attr := c.Limit.of("").tat()
 		inc, _ := increment(costs[i], c.Limit.Capacity, p)
-		was, is := m.number(before, attr), m.number(after, attr)
+		was, is := m.micros(before, attr), m.micros(after, attr)
 		fit = fit && fits(was, now, inc, p)
 		if d.Reservation == nil {
 			if was != is {
@@ -159,17 +159,17 @@ func (m *model) reserve() {
 		m.steps++
 		receipt := modelReceipt{at: m.steps}
 		for i, c := range d.Reservation.charges {
-			tat := m.number(after, c.tat)
+			tat := m.micros(after, c.tat())
 			inc, _ := increment(costs[i], c.Limit.Capacity, c.period)
-			receipt.states = append(receipt.states, modelState{tat, max(0, m.number(before, c.tat)-now), m.number(after, c.credits)})
-			if tat != max(m.number(before, c.tat), now)+inc {
-				m.t.Fatalf("%s: the TAT is %d", c.tat, tat)
+			receipt.states = append(receipt.states, modelState{tat, max(0, m.micros(before, c.tat())-now), m.micros(after, c.credits())})
+			if tat != max(m.micros(before, c.tat()), now)+inc {
+				m.t.Fatalf("%s: the TAT is %d", c.tat(), tat)
 			}
 		}
 		m.receipts[d.Reservation] = receipt
 		for i, c := range d.Reservation.charges {
 			u := &use{now, costs[i]}
-			m.used[c.tat] = append(m.used[c.tat], u)
+			m.used[c.tat()] = append(m.used[c.tat()], u)
 			m.pending[d.Reservation] = append(m.pending[d.Reservation], u)
 		}
 	case fit && !full && now-m.denied[which] >= denialMemory:
@@ -191,7 +191,7 @@ func (m *model) settle() {
 		used[j] = rapid.SampledFrom([]int64{0, cost / 2, cost, cost}).Draw(m.t, "used")
 	}
 	m.fault(faults.LostRequest, faults.LostReply, faults.LateRequest, faults.ErrorReply, faults.Throttled)
-	before, now := m.item(), m.w.clock.now().UnixMicro()
+	before, now := m.item(), m.w.now()
 	if err := r.Settle(context.Background(), used); err != nil {
 		m.t.Fatal(err)
 	}
@@ -211,11 +211,11 @@ func (m *model) settle() {
 
 // wantBack asserts what one limit of a call gave back when it ended: by the rule, and
 // never less than what was unused but for the refill of the time that it was open.
-func (m *model) wantBack(r *Reservation, j int, amount int64, before, after item, now int64) {
+func (m *model) wantBack(r *Reservation, j int, amount int64, before, after item, now micros) {
 	c := &r.charges[j]
-	g, gAfter := m.number(before, c.credits), m.number(after, c.credits)
-	back := m.number(before, c.tat) - m.number(after, c.tat)
-	var want, least int64
+	g, gAfter := m.micros(before, c.credits()), m.micros(after, c.credits())
+	back := m.micros(before, c.tat()) - m.micros(after, c.tat())
+	var want, least micros
 	if c.Limit.Return != Never && !m.cleared[c.Limit.Name].after(r, m.receipts[r].at) {
 		unused := c.inc
 		if amount > 0 {
@@ -229,7 +229,7 @@ func (m *model) wantBack(r *Reservation, j int, amount int64, before, after item
 		}
 	}
 	if back != want || gAfter-g != want || back < least {
-		m.t.Fatalf("%s: gave back %d, counted %d, want %d, at least %d", c.tat, back, gAfter-g, want, least)
+		m.t.Fatalf("%s: gave back %d, counted %d, want %d, at least %d", c.tat(), back, gAfter-g, want, least)
 	}
 }
 
@@ -254,7 +254,7 @@ func (m *model) sweep() {
 	b := m.processes[rapid.IntRange(0, 1).Draw(m.t, "process")]
 	m.deliver() // whatever was late has arrived by the time that a hold expires
 	m.fault(faults.LostRequest, faults.LostReply, faults.LateRequest, faults.ErrorReply, faults.Throttled)
-	before, now := m.item(), m.w.clock.now().UnixMicro()
+	before, now := m.item(), m.w.now()
 	h, err := decodeHold(before.holdBytes(r.id))
 	if err != nil {
 		m.t.Fatal(err)
@@ -269,8 +269,8 @@ func (m *model) sweep() {
 		if c.Limit.Return == OnExpiry {
 			amount = 0
 			m.wantBack(r, j, 0, before, after, now)
-		} else if m.number(before, c.tat) != m.number(after, c.tat) {
-			m.t.Fatalf("%s came back with a sweep", c.tat)
+		} else if m.micros(before, c.tat()) != m.micros(after, c.tat()) {
+			m.t.Fatalf("%s came back with a sweep", c.tat())
 		}
 		m.pending[r][j].amount = amount
 	}
@@ -285,12 +285,12 @@ type modelReceipt struct {
 	states []modelState
 }
 
-type modelState struct{ tat, below, credits int64 }
+type modelState struct{ tat, below, credits micros }
 
 // modelClear is the last clear of a limit.
 type modelClear struct {
 	step int // 0: never
-	when int64
+	when micros
 }
 
 // after reports whether a call was charged before the clear, or, where only its start
@@ -314,16 +314,16 @@ func (m *model) clear() {
 		m.t.Fatal(err)
 	}
 	after := m.item()
-	attr := tatAttr("", l.Name, l.period())
+	attr := l.of("").tat()
 	m.steps++
-	m.cleared[l.Name] = modelClear{m.steps, m.number(after, clearedAttr("", l.Name))}
-	if g := m.number(after, creditsAttr("", l.Name, l.period())) - m.number(before, creditsAttr("", l.Name, l.period())); l.Return != Never && (g == 0 || g%(clearCredits*l.period()) != 0) { // twice if a reply was lost
+	m.cleared[l.Name] = modelClear{m.steps, m.micros(after, l.of("").cleared())}
+	if g := m.micros(after, l.of("").credits()) - m.micros(before, l.of("").credits()); l.Return != Never && (g == 0 || g%(clearCredits*l.period()) != 0) { // twice if a reply was lost
 		m.t.Fatalf("a clear added %d µs to the credits", g)
 	}
-	if m.cleared[l.Name].when <= m.number(before, clearedAttr("", l.Name)) {
+	if m.cleared[l.Name].when <= m.micros(before, l.of("").cleared()) {
 		m.t.Fatal("a clear is not later than the one before")
 	}
-	if m.number(after, attr) != 0 || m.number(after, attrOpen) != m.number(before, attrOpen) {
+	if m.micros(after, attr) != 0 || m.number(after, attrOpen) != m.number(before, attrOpen) {
 		m.t.Fatal("not cleared, or more than that")
 	}
 	delete(m.used, attr)
@@ -338,7 +338,7 @@ func (m *model) deliver() {
 	after := m.item()
 	for attr := range after {
 		if strings.HasPrefix(attr, tatPrefix) || attr == attrOpen {
-			if m.number(before, attr) != m.number(after, attr) {
+			if m.micros(before, attr) != m.micros(after, attr) {
 				m.t.Fatalf("a late request changed %s", attr)
 			}
 		}
@@ -363,6 +363,8 @@ func (m *model) wantConsistent() {
 		}
 	}
 }
+
+func (m *model) micros(it item, attr string) micros { return micros(m.number(it, attr)) }
 
 func (m *model) number(it item, attr string) int64 {
 	n, err := it.number(attr)

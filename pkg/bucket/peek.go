@@ -22,8 +22,8 @@ type State struct {
 	// Clients are the keys of the clients that the identity has, sorted.
 	Clients []string
 
-	tats map[string]int64
-	now  int64
+	tats map[string]micros
+	now  micros
 }
 
 // Hold is an open call of an identity.
@@ -38,13 +38,13 @@ func (s State) Limit(l Limit) Status { return s.ClientLimit("", l) }
 
 // ClientLimit is the state of a limit of one of the identity's clients.
 func (s State) ClientLimit(client string, l Limit) Status {
-	return l.status(s.tats[tatAttr(client, l.Name, l.period())], s.now)
+	return l.status(s.tats[l.of(client).tat()], s.now)
 }
 
 // HasLimit reports whether the item has a limit at all: one that no call was ever
 // charged to is full and not there. client is "" for the identity's own.
 func (s State) HasLimit(client string, l Limit) bool {
-	_, ok := s.tats[tatAttr(client, l.Name, l.period())]
+	_, ok := s.tats[l.of(client).tat()]
 	return ok
 }
 
@@ -71,7 +71,7 @@ func (b *Buckets) Peek(ctx context.Context, key string) (State, error) {
 }
 
 func (b *Buckets) state(it item) (State, error) {
-	s := State{Exists: it != nil, tats: make(map[string]int64), now: b.now()}
+	s := State{Exists: it != nil, tats: make(map[string]micros), now: b.now()}
 	for attr := range it {
 		if client, ok := strings.CutPrefix(attr, openAttr("")+"_"); ok {
 			s.Clients = append(s.Clients, client)
@@ -79,7 +79,7 @@ func (b *Buckets) state(it item) (State, error) {
 		if !strings.HasPrefix(attr, tatPrefix) {
 			continue
 		}
-		tat, err := it.number(attr)
+		tat, err := it.micros(attr)
 		if err != nil {
 			return State{}, err
 		}
@@ -93,7 +93,7 @@ func (b *Buckets) state(it item) (State, error) {
 	s.InFlight = int(open)
 	for h := range it.holds() {
 		if !h.dead {
-			s.Holds = append(s.Holds, Hold{ID: h.id, Start: time.UnixMicro(h.start), Expiry: time.UnixMicro(h.expiry), Note: h.note})
+			s.Holds = append(s.Holds, Hold{ID: h.id, Start: h.start.time(), Expiry: h.expiry.time(), Note: h.note})
 		}
 	}
 	slices.SortFunc(s.Holds, func(a, b Hold) int { return a.Start.Compare(b.Start) })

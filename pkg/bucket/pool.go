@@ -32,7 +32,7 @@ type Pool struct {
 	leases  []*lease           // those that live, or have calls open
 	recent  []*PoolReservation // calls that started in the last lease life, oldest first
 	last    poolState          // as last seen
-	denied  int64              // when the pool last denied, in µs; 0: it did not
+	denied  micros             // when the pool last denied; 0: it did not
 	writes  int64
 	backlog []giveBack // money on its way back, which goes when a call ends
 }
@@ -98,8 +98,8 @@ func (p *Pool) Used() float64 {
 	return float64(p.committed()) / float64(p.limit.period())
 }
 
-// committed is how much of the burst is, in µs of its refill, as far as is known.
-func (p *Pool) committed() int64 { return max(0, p.last.tat-p.b.now()) }
+// committed is how much of the burst is, in time of its refill, as far as is known.
+func (p *Pool) committed() micros { return max(0, p.last.tat-p.b.now()) }
 
 // PoolReservation is money set aside for one call.
 type PoolReservation struct {
@@ -159,11 +159,11 @@ func (p *Pool) take(l *lease, amount int64) *PoolReservation {
 	return r
 }
 
-// age is how old a lease is, in µs.
-func (p *Pool) age(l *lease) int64 { return l.age(p.b.now(), p.opts.Monotonic().Microseconds()) }
+// age is how old a lease is.
+func (p *Pool) age(l *lease) micros { return l.age(p.b.now(), lasting(p.opts.Monotonic())) }
 
 // lives reports whether a call may start on l.
-func (p *Pool) lives(l *lease) bool { return p.age(l) < p.opts.Life.Microseconds() }
+func (p *Pool) lives(l *lease) bool { return p.age(l) < lasting(p.opts.Life) }
 
 // endLeases moves what is left of ended leases to the backlog: it never joins a
 // newer lease, or a hoarder could keep money alive beyond a lease's life.
@@ -194,9 +194,9 @@ func (p *Pool) sendHome(l *lease) {
 	}
 }
 
-// keptFor is how long after its draw a lease is kept, in µs.
-func (p *Pool) keptFor() int64 {
-	return keepFor(p.opts.Life.Microseconds(), p.committed(), p.limit.period())
+// keptFor is how long after its draw a lease is kept.
+func (p *Pool) keptFor() micros {
+	return keepFor(lasting(p.opts.Life), p.committed(), p.limit.period())
 }
 
 // slice is how much to draw for a call that needs amount: beside that, what calls
@@ -211,7 +211,7 @@ func (p *Pool) slice(amount int64) int64 {
 	for _, r := range p.recent {
 		lately, largest = addUp(lately, r.used), max(largest, r.used)
 	}
-	lately = mulDiv(lately, p.keptFor(), p.opts.Life.Microseconds())
+	lately = mulDiv(lately, int64(p.keptFor()), int64(lasting(p.opts.Life)))
 	return max(amount, min(addUp(amount, addUp(lately, largest)), most))
 }
 
@@ -257,7 +257,7 @@ func (p *Pool) close(r *PoolReservation, used int64) (overrun int64, backlog []g
 		p.backlog = append(p.backlog, giveBack{l, unused})
 	}
 	p.endLeases()
-	life, keptFor := p.opts.Life.Microseconds(), p.keptFor()
+	life, keptFor := lasting(p.opts.Life), p.keptFor()
 	for _, l := range p.leases {
 		if len(p.recent) < busyCalls || l.open == 0 && !keep(p.age(l), life, len(p.recent), keptFor) {
 			p.sendHome(l)

@@ -3,20 +3,19 @@ package bucket
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
-// longestDebt is how long, in µs, a debt bars a pool at most: far beyond what calls
+// longestDebt is how long a debt bars a pool at most: far beyond what calls
 // can bring about, and short enough for every sum of times.
-const longestDebt = int64(366 * 24 * time.Hour / time.Microsecond)
+const longestDebt = 366 * 24 * 60 * 60 * second
 
 // debt is what a pool lacks beyond its burst, rounded up.
-func (p *Pool) debt(tat, now int64) int64 {
+func (p *Pool) debt(tat, now micros) int64 {
 	beyond := tat - now - p.limit.period()
 	if beyond <= tolerance {
 		return 0
 	}
-	return mulDivUp(beyond, p.limit.Capacity, p.limit.period())
+	return mulDivUp(int64(beyond), p.limit.Capacity, int64(p.limit.period()))
 }
 
 // charge takes what was used beyond a reservation, into debt.
@@ -45,21 +44,10 @@ func (p *Pool) charge(ctx context.Context, amount int64) error {
 
 // charging is the conditional write that moves the TAT on by inc: from where it is if
 // the pool is running, else from now; but not beyond the longest debt.
-func (p *Pool) charging(inc, tat, now int64) *update {
+func (p *Pool) charging(inc, tat, now micros) *update {
 	u := newUpdate()
-	t, most := u.name(p.attrs().tat), now+p.limit.period()+longestDebt
-	switch {
-	case tat <= now:
-		u.setTo(t, " = ", u.number(now+inc))
-		u.require("(attribute_not_exists(", t, ") OR ", t, " <= ", u.number(now), ")")
-	case tat <= most-inc:
-		u.setTo(t, " = ", t, " + ", u.number(inc))
-		u.require(t, " > ", u.number(now), " AND ", t, " <= ", u.number(most-inc))
-	default:
-		u.setTo(t, " = ", u.number(most))
-		u.require(t, " > ", u.number(most-inc))
-	}
-	u.setTo(u.name(attrExpires), " = ", u.number(p.b.itemExpiry(now, p.limit.period()+longestDebt)))
+	u.overrun(p.slot(), inc, tat, now, now+p.limit.period()+longestDebt)
+	u.expires(p.b.itemExpiry(now, p.limit.period()+longestDebt))
 	return u
 }
 
@@ -75,7 +63,7 @@ func (p *Pool) Forgive(ctx context.Context) (forgiven int64, now PoolState, err 
 	if err != nil || s.Debt == 0 {
 		return 0, s, err
 	}
-	tat, cleared := s.tat, int64(0)
+	tat, cleared := s.tat, micros(0)
 	for range maxTries {
 		now := p.b.now()
 		debt := p.debt(tat, now)
@@ -106,16 +94,15 @@ func (p *Pool) Forgive(ctx context.Context) (forgiven int64, now PoolState, err 
 // forgiving is the conditional write that takes the pool back to an empty burst, with
 // a mark of when. The TAT must be the one that was seen: should the write arrive late,
 // nothing has happened in between, or it does nothing.
-func (p *Pool) forgiving(tat, now, mark int64) *update {
+func (p *Pool) forgiving(tat, now, mark micros) *update {
 	u := newUpdate()
-	attrs, period := p.attrs(), p.limit.period()
-	t, g := u.name(attrs.tat), u.name(attrs.credits)
-	u.setTo(t, " = ", u.number(now+period))
-	// Leases of older versions know the credits alone, not when a debt was forgiven.
-	u.setTo(g, " = if_not_exists(", g, ", ", u.number(0), ") + ", u.number(clearCredits*period))
-	u.setTo(u.name(attrs.cleared), " = ", u.number(mark))
-	u.setTo(u.name(attrExpires), " = ", u.number(p.b.itemExpiry(now, p.opts.Life.Microseconds())))
-	u.require(t, " = ", u.number(tat))
-	u.require(u.atMost(attrs.cleared, mark-1))
+	in := p.slot()
+	t := u.name(in.tat())
+	u.setTo(t, " = ", u.micros("empty", now+p.limit.period()))
+	u.fence(in) // leases of older versions know the credits alone, not when a debt was forgiven
+	u.setTo(u.name(in.cleared()), " = ", u.micros("mark", mark))
+	u.expires(p.b.itemExpiry(now, lasting(p.opts.Life)))
+	u.require(t, " = ", u.micros("tat", tat))
+	u.require(u.atMost(in.cleared(), "before", mark-1))
 	return u
 }

@@ -126,7 +126,7 @@ func TestAbsurdDebt(t *testing.T) {
 	if err := p.charge(ctx, math.MaxInt64/2); err != nil {
 		t.Fatal(err)
 	}
-	longest := micros(longestDebt) + p.limit.Period
+	longest := longestDebt.duration() + p.limit.Period
 	s := w.poolState(p)
 	if s.Debt <= 0 || s.Remaining != 0 || s.FullIn <= 0 || s.FullIn > longest || s.NextIn <= 0 || s.NextIn > longest {
 		t.Errorf("state %+v", s)
@@ -139,7 +139,7 @@ func TestAbsurdDebt(t *testing.T) {
 		t.Errorf("used %g", used)
 	}
 	// The item outlives its debt, or the pool would be full again when it is gone.
-	if expires := w.number(p.key, attrExpires) * microsPerSecond; expires < w.number(p.key, p.attrs().tat) {
+	if expires := w.micros(p.key, attrExpires) * second; expires < w.micros(p.key, p.slot().tat()) {
 		t.Error("the item expires before its debt is refilled")
 	}
 	if _, now, err := p.Forgive(ctx); err != nil || now.Debt != 0 || now.FullIn != p.limit.Period {
@@ -170,7 +170,7 @@ func TestForgiveByAClockThatIsBehind(t *testing.T) {
 	if _, _, err := p.Forgive(ctx); err != nil {
 		t.Fatal(err)
 	}
-	first := w.number(p.key, p.attrs().cleared)
+	first := w.micros(p.key, p.slot().cleared())
 	if err := p.charge(ctx, 500); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestForgiveByAClockThatIsBehind(t *testing.T) {
 	if forgiven, now, err := behind.Forgive(ctx); err != nil || forgiven == 0 || now.Debt != 0 {
 		t.Fatalf("forgave %d, %+v, %v", forgiven, now, err)
 	}
-	if second := w.number(p.key, p.attrs().cleared); second <= first {
+	if second := w.micros(p.key, p.slot().cleared()); second <= first {
 		t.Errorf("marked %d after %d", second, first)
 	}
 }

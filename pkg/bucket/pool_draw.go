@@ -29,8 +29,8 @@ func (p *Pool) draw(ctx context.Context, amount int64) (*PoolReservation, Denial
 		if err != nil {
 			return nil, Denial{}, err
 		}
-		l := &lease{sent: now, started: p.opts.Monotonic().Microseconds(), balance: slice, inc: inc}
-		w, err := p.b.write(ctx, p.key, p.taking(inc, drawBase(try, tat, now, inc, period), now))
+		l := &lease{sent: now, started: lasting(p.opts.Monotonic()), balance: slice, inc: inc}
+		w, err := p.b.write(ctx, p.key, p.taking(inc, drawForm(try, tat, now, inc, period), now))
 		p.count(1)
 		if err != nil {
 			return nil, Denial{}, err
@@ -58,30 +58,29 @@ func (p *Pool) draw(ctx context.Context, amount int64) (*PoolReservation, Denial
 	return nil, Denial{}, fmt.Errorf("%w: the pool changed under %d tries", ErrUnavailable, maxTries)
 }
 
-// drawBase chooses the form of a draw's n-th try, counted from 0, for a TAT that was
+// drawForm chooses the form of a draw's n-th try, counted from 0, for a TAT that was
 // remembered or, from the second try on, given by the store. An ordinary wrong guess
 // costs nothing of the pool; only under contention the base lies ahead of now.
-func drawBase(try int, tat, now, inc, period int64) int64 {
+func drawForm(try int, tat, now, inc, period micros) form {
 	switch {
 	case try == 0 && tat > now, tat > now+near:
-		return running
+		return form{running: true}
 	case try < 2:
-		return max(tat, now)
+		return form{base: max(tat, now)}
 	}
-	return baseFor(tat, now, inc, period)
+	return contendedForm(tat, now, inc, period)
 }
 
-// taking is the conditional write that takes inc from the pool, in the form that
-// base says.
-func (p *Pool) taking(inc, base, now int64) *update {
+// taking is the conditional write that takes inc from the pool, in a form.
+func (p *Pool) taking(inc micros, f form, now micros) *update {
 	u := newUpdate()
-	u.advance(p.attrs().tat, base, now, inc, p.limit.period())
-	u.setTo(u.name(attrExpires), " = ", u.number(p.b.itemExpiry(now, p.opts.Life.Microseconds())))
+	u.advance(p.slot(), f, now, inc, p.limit.period())
+	u.expires(p.b.itemExpiry(now, lasting(p.opts.Life)))
 	return u
 }
 
-func (p *Pool) denial(amount, need, tat, now int64) Denial {
+func (p *Pool) denial(amount int64, need, tat, now micros) Denial {
 	period := p.limit.period()
 	return Denial{Limit: p.limit, Requested: amount, Remaining: remaining(tat, now, p.limit.Capacity, period),
-		RetryAfter: micros(wait(tat, now, need, period))}
+		RetryAfter: wait(tat, now, need, period).duration()}
 }

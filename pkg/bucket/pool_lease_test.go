@@ -5,35 +5,34 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 )
 
 // pond is a pool in the abstract: its state as the store has it, and what is drawn
 // from it by processes whose clocks differ. Times are ticks.
 type pond struct {
 	random          *rand.Rand
-	period, margin  int64
-	now             int64
-	tat, credits    int64
+	period, margin  micros
+	now             micros
+	tat, credits    micros
 	drawn           []*drawn
 	open            []*drawn
-	offsets         []int64
-	margins, exempt int64 // what the refunds get wrong on purpose
+	offsets         []micros
+	margins, exempt micros // what the refunds get wrong on purpose
 }
 
 // drawn is a lease and what became of it.
 type drawn struct {
 	lease
-	at    int64 // the true time
-	clock int64 // its process's offset
-	spent int64 // what is committed in the end
-	lost  int64 // unused, but not given back
-	held  int64 // how long
+	at    micros // the true time
+	clock micros // its process's offset
+	spent micros // what is committed in the end
+	lost  micros // unused, but not given back
+	held  micros // how long
 }
 
 func (p *pond) draw() {
 	clock := p.offsets[p.random.IntN(len(p.offsets))]
-	now, inc := p.now+clock, 1+p.random.Int64N([]int64{4, p.period / 2, p.period}[p.random.IntN(3)])
+	now, inc := p.now+clock, 1+randomTime(p.random, []micros{4, p.period / 2, p.period}[p.random.IntN(3)])
 	if max(p.tat, now)+inc > now+p.period {
 		return
 	}
@@ -49,7 +48,7 @@ func (p *pond) draw() {
 // giveBack returns a part of a lease, or the last of it.
 func (p *pond) giveBack(i int, last bool) {
 	d := p.open[i]
-	unused := p.random.Int64N(d.inc + 1)
+	unused := randomTime(p.random, d.inc+1)
 	if p.random.IntN(3) == 0 {
 		unused = d.inc
 	}
@@ -82,10 +81,10 @@ func (p *pond) giveBack(i int, last bool) {
 }
 
 func (p *pond) history(steps int) {
-	pace := []int64{2, 6, 60}[p.random.IntN(3)]
+	pace := []micros{2, 6, 60}[p.random.IntN(3)]
 	for n := 0; n < steps || len(p.open) > 0; n++ {
 		if p.random.IntN(3) == 0 {
-			p.now += p.random.Int64N(pace)
+			p.now += randomTime(p.random, pace)
 		}
 		if n < steps && p.random.IntN(2) == 0 {
 			p.draw()
@@ -97,8 +96,8 @@ func (p *pond) history(steps int) {
 }
 
 // beyond is by how much what was committed passes the period in the worst window.
-func (p *pond) beyond() int64 {
-	var level, worst int64 // a TAT of what was really spent
+func (p *pond) beyond() micros {
+	var level, worst micros // a TAT of what was really spent
 	slices.SortStableFunc(p.drawn, func(a, b *drawn) int { return cmp.Compare(a.at, b.at) })
 	for _, d := range p.drawn {
 		level = max(level, d.at) + d.spent
@@ -117,9 +116,9 @@ func TestRefundsOfLeases(t *testing.T) {
 	for seed := range uint64(30_000) {
 		random := rand.New(rand.NewPCG(7, seed))
 		p := &pond{random: random, period: 60, now: 1000}
-		p.offsets = []int64{0}
+		p.offsets = []micros{0}
 		if seed%2 == 0 {
-			p.margin, p.offsets = 4, []int64{-2, 0, 1, 2}
+			p.margin, p.offsets = 4, []micros{-2, 0, 1, 2}
 		}
 		p.history(10 + random.IntN(50))
 		if over := p.beyond(); over > p.margin {
@@ -139,7 +138,7 @@ func TestWrongRefundsAreFound(t *testing.T) {
 	found := 0
 	for seed := range uint64(30_000) {
 		random := rand.New(rand.NewPCG(7, seed))
-		p := &pond{random: random, period: 60, now: 1000, offsets: []int64{0}, exempt: -60}
+		p := &pond{random: random, period: 60, now: 1000, offsets: []micros{0}, exempt: -60}
 		p.history(10 + random.IntN(50))
 		if p.beyond() > 0 {
 			found++
@@ -154,7 +153,7 @@ func TestWrongRefundsAreFound(t *testing.T) {
 func TestAgeOfALease(t *testing.T) {
 	t.Parallel()
 	l := lease{sent: 1000, started: 50}
-	for _, tc := range []struct{ now, mono, want int64 }{
+	for _, tc := range []struct{ now, mono, want micros }{
 		{1010, 60, 10}, {1010, 52, 10}, {1002, 60, 10}, {900, 60, 10}, {900, 50, 0},
 	} {
 		if got := l.age(tc.now, tc.mono); got != tc.want {
@@ -166,7 +165,7 @@ func TestAgeOfALease(t *testing.T) {
 // A clock that was set back gives nothing back that was refilled.
 func TestRefundByAClockSetBack(t *testing.T) {
 	t.Parallel()
-	const minute = int64(time.Minute / time.Microsecond)
+	const minute = 60 * second
 	l := lease{sent: 1000 * minute, started: 0, inc: minute, after: 1001 * minute}
 	if back, _, _ := l.refund(minute, 0, 0, l.age(900*minute, 2*minute)); back != 0 {
 		t.Errorf("%d came back of what was refilled", back)
@@ -177,11 +176,11 @@ func TestRefundByAClockSetBack(t *testing.T) {
 func TestKeepFor(t *testing.T) {
 	t.Parallel()
 	const life, period = 6000, 1_000_000
-	for _, tc := range []struct{ committed, want int64 }{
+	for _, tc := range []struct{ committed, want micros }{
 		{0, life}, {500_000, life}, {500_001, life / 2}, {625_000, life / 4}, {750_000, life / 16}, {1_000_000, life / 16}, {1 << 62, life / 16},
 	} {
 		if got := keepFor(life, tc.committed, period); got < tc.want-1 || got > tc.want {
-			t.Errorf("with %d of %d committed: %d, want %d", tc.committed, int64(period), got, tc.want)
+			t.Errorf("with %d of %d committed: %d, want %d", tc.committed, period, got, tc.want)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 // giveBack returns money of a lease to the pool. Nothing marks it as done, so a send
 // without an answer is never repeated.
 func (p *Pool) giveBack(ctx context.Context, g giveBack) error {
-	l, unused := g.lease, mulDiv(g.amount, p.limit.period(), p.limit.Capacity) // never more than was taken
+	l, unused := g.lease, micros(mulDiv(g.amount, int64(p.limit.period()), p.limit.Capacity)) // never more than was taken
 	for range maxTries {
 		back, u := p.returning(l, unused)
 		if back == 0 {
@@ -36,10 +36,10 @@ func (p *Pool) giveBack(ctx context.Context, g giveBack) error {
 
 // returning is the conditional write that gives back as much of unused as is right by
 // what is known of the pool, and how much that is, which l no longer holds.
-func (p *Pool) returning(l *lease, unused int64) (int64, *update) {
+func (p *Pool) returning(l *lease, unused micros) (micros, *update) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	margin := p.opts.Margin.Microseconds()
+	margin := lasting(p.opts.Margin)
 	if p.last.cleared > l.cleared || p.committed() <= margin { // an all but full pool is not worth a write
 		return 0, nil
 	}
@@ -48,13 +48,13 @@ func (p *Pool) returning(l *lease, unused int64) (int64, *update) {
 		return 0, nil
 	}
 	l.sendBack(back)
-	attrs := p.attrs()
+	in := p.slot()
 	u := newUpdate()
-	u.giveBack(attrs.tat, attrs.credits, back)
-	u.require("attribute_exists(", u.name(attrs.tat), ")")
-	u.require(u.still(attrs.cleared, l.cleared))
+	u.giveBack(in, back)
+	u.require("attribute_exists(", u.name(in.tat()), ")")
+	u.require(u.still(in.cleared(), "cleared", l.cleared))
 	if bounded {
-		u.require(u.atMost(attrs.credits, most))
+		u.require(u.atMost(in.credits(), "credits", most))
 	}
 	return back, u
 }

@@ -3,7 +3,6 @@ package bucket
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"time"
 )
 
@@ -50,55 +49,25 @@ func CeilingFor(cost int64) int64 {
 // that pools have unless told otherwise: for d = Period that is Amount. It is
 // math.MaxInt64 where that is too little.
 func (c Ceiling) Within(d time.Duration) int64 {
-	const slack = defaultLife + defaultMargin
+	const lag = defaultLife + defaultMargin
 	burst := c.Burst()
-	return addUp(burst, mulDivUp(c.Amount-burst, (d+slack).Microseconds(), (c.Period+slack).Microseconds()))
+	return addUp(burst, mulDivUp(c.Amount-burst, (d+lag).Microseconds(), (c.Period+lag).Microseconds()))
 }
 
 // refill is how long it takes to refill the burst: whole seconds, rounded up, which
-// lowers the rate.
-func (c Ceiling) refill(slack time.Duration) (time.Duration, error) {
+// lowers the rate. Money may be spent until lag after it was drawn.
+func (c Ceiling) refill(lag time.Duration) (time.Duration, error) {
 	if c.Amount < MinCeiling {
 		return 0, fmt.Errorf("ceiling %d is below %d", c.Amount, int64(MinCeiling))
 	}
 	if c.Period < time.Second || c.Period%time.Second != 0 {
 		return 0, fmt.Errorf("period %s must be whole seconds, at least 1", c.Period)
 	}
-	// rate = (X - b) / (P + slack), so b is refilled in (P + slack) x b / (X - b).
+	// rate = (X - b) / (P + lag), so b is refilled in (P + lag) x b / (X - b).
 	burst := c.Burst()
-	micros, err := increment(burst, c.Amount-burst, (c.Period + slack).Microseconds())
+	takes, err := increment(burst, c.Amount-burst, lasting(c.Period+lag))
 	if err != nil {
 		return 0, fmt.Errorf("period %s: %w", c.Period, err)
 	}
-	return time.Duration((micros+microsPerSecond-1)/microsPerSecond) * time.Second, nil
-}
-
-// mulDiv is n x num / den, rounded down. Nothing is negative, den is at least 1, and
-// the result is at most math.MaxInt64.
-func mulDiv(n, num, den int64) int64 {
-	hi, lo := bits.Mul64(uint64(n), uint64(num))
-	if hi >= uint64(den) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, uint64(den))
-	return int64(min(q, math.MaxInt64))
-}
-
-// mulDivUp is mulDiv, rounded up.
-func mulDivUp(n, num, den int64) int64 {
-	q := mulDiv(n, num, den)
-	hi, lo := bits.Mul64(uint64(n), uint64(num))
-	backHi, backLo := bits.Mul64(uint64(q), uint64(den))
-	if q < math.MaxInt64 && (hi != backHi || lo != backLo) {
-		q++
-	}
-	return q
-}
-
-// addUp is a + b, at most math.MaxInt64. Neither is negative.
-func addUp(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
+	return time.Duration((takes+second-1)/second) * time.Second, nil
 }

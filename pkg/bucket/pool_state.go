@@ -4,26 +4,21 @@ import "context"
 
 // poolState is what a pool's item says.
 type poolState struct {
-	tat     int64
-	credits int64 // given back so far
-	cleared int64 // when its debt was last forgiven; 0: never
+	tat     micros
+	credits micros // given back so far
+	cleared micros // when its debt was last forgiven; 0: never
 }
 
-// poolAttrs are the attributes of a pool's item.
-type poolAttrs struct{ tat, credits, cleared string }
-
-func (p *Pool) attrs() poolAttrs {
-	name, period := p.limit.Name, p.limit.period()
-	return poolAttrs{tatAttr("", name, period), creditsAttr("", name, period), clearedAttr("", name)}
-}
+// slot is where a pool's state is in its item.
+func (p *Pool) slot() slot { return p.limit.of("") }
 
 // learn remembers the state that a write came upon or left.
 func (p *Pool) learn(w written) (poolState, error) {
 	var s poolState
-	attrs := p.attrs()
-	for attr, to := range map[string]*int64{attrs.tat: &s.tat, attrs.credits: &s.credits, attrs.cleared: &s.cleared} {
+	in := p.slot()
+	for attr, to := range map[string]*micros{in.tat(): &s.tat, in.credits(): &s.credits, in.cleared(): &s.cleared} {
 		var err error
-		if *to, err = w.item.number(attr); err != nil {
+		if *to, err = w.item.micros(attr); err != nil {
 			return s, err
 		}
 	}
@@ -45,7 +40,7 @@ type PoolState struct {
 	// is refilled nothing is admitted.
 	Debt int64
 
-	tat int64
+	tat micros
 }
 
 // State asks the store for a pool's state.
@@ -54,7 +49,7 @@ func (p *Pool) State(ctx context.Context) (PoolState, error) {
 	if err != nil {
 		return PoolState{}, err
 	}
-	tat := s.tats[p.attrs().tat]
+	tat := s.tats[p.slot().tat()]
 	p.mu.Lock()
 	p.last.tat = tat
 	p.mu.Unlock()

@@ -297,9 +297,9 @@ func TestDrawIsExact(t *testing.T) {
 	} {
 		w.clock.advance(tc.pause)
 		if tc.name == "full in 20 ms" {
-			w.clock.advance(time.Duration(w.number(p.key, p.attrs().tat)-w.clock.now().UnixMicro()-20_000) * time.Microsecond)
+			w.clock.advance((w.micros(p.key, p.slot().tat()) - w.now() - 20*milli).duration())
 		}
-		want := max(0, w.tatOf(p)-w.clock.now().UnixMicro())
+		want := max(0, w.tatOf(p)-w.now())
 		draw := func(p *Pool, amount int64) {
 			inc, err := increment(amount, p.limit.Capacity, p.limit.period())
 			if err != nil {
@@ -312,7 +312,7 @@ func TestDrawIsExact(t *testing.T) {
 			draw(other, 100)
 		}
 		draw(p, 200)
-		if got := w.tatOf(p) - w.clock.now().UnixMicro(); got != want {
+		if got := w.tatOf(p) - w.now(); got != want {
 			t.Errorf("%s: %d µs of the pool are used, want %d", tc.name, got, want)
 		}
 		p.mu.Lock()
@@ -322,11 +322,11 @@ func TestDrawIsExact(t *testing.T) {
 }
 
 // tatOf is the pool's TAT, 0 if there is none.
-func (w *world) tatOf(p *Pool) int64 {
+func (w *world) tatOf(p *Pool) micros {
 	if w.item(p.key) == nil {
 		return 0
 	}
-	return w.number(p.key, p.attrs().tat)
+	return w.micros(p.key, p.slot().tat())
 }
 
 // After a burst of parallel calls that used nothing, in whatever order they end, of

@@ -14,7 +14,7 @@ type Prepared struct {
 	key         string
 	client      Client
 	maxInFlight int
-	deadline    int64 // µs
+	deadline    micros
 	note        []byte
 	charges     []charge
 }
@@ -22,12 +22,9 @@ type Prepared struct {
 // charge is a Charge in the terms of the store.
 type charge struct {
 	Charge
-	period  int64  // µs
-	bound   int64  // µs: the period, or the share of it up to which there is no challenge
-	inc     int64  // µs
-	client  string // whose limit it is; "": the identity's own
-	tat     string // attribute
-	credits string // attribute
+	slot
+	bound micros // the period, or the share of it up to which there is no challenge
+	inc   micros
 }
 
 // Reserve prepares a request and reserves it: see Prepare and Prepared.Reserve.
@@ -57,7 +54,7 @@ func (b *Buckets) Prepare(req Request) (*Prepared, error) {
 	p := &Prepared{
 		b: b, key: req.Key, client: req.Client,
 		maxInFlight: req.MaxInFlight,
-		deadline:    req.Deadline.UnixMicro(),
+		deadline:    at(req.Deadline),
 		note:        req.Note,
 		charges:     make([]charge, len(req.Charges)),
 	}
@@ -70,7 +67,7 @@ func (b *Buckets) Prepare(req Request) (*Prepared, error) {
 			return nil, err
 		}
 		for _, earlier := range p.charges[:i] {
-			if earlier.tat == p.charges[i].tat {
+			if earlier.slot == p.charges[i].slot {
 				return nil, fmt.Errorf("bucket: limit %s stands twice", c.Limit.Name)
 			}
 		}
@@ -95,23 +92,21 @@ func (b *Buckets) prepareCharge(c Charge, client string) (charge, error) {
 	}
 	bound := p
 	if c.Soft > 0 && c.Soft < 1 {
-		bound = int64(c.Soft * float64(p))
+		bound = micros(c.Soft * float64(p))
 	}
-	return charge{Charge: c, period: p, bound: bound, inc: inc}.of(client), nil
+	return charge{c, c.slot(client), bound, inc}, nil
 }
 
-// of gives the charge to a client, if it is one on a client's limit.
-func (c charge) of(client string) charge {
-	if c.OfClient {
-		c.client = client
+// slot is where the limit of a charge is, given the client that is charged.
+func (c Charge) slot(client string) slot {
+	if !c.OfClient {
+		client = ""
 	}
-	c.tat = tatAttr(c.client, c.Limit.Name, c.period)
-	c.credits = creditsAttr(c.client, c.Limit.Name, c.period)
-	return c
+	return c.Limit.of(client)
 }
 
 // inTime fails if the call must have ended by now.
-func (p *Prepared) inTime(now int64) error {
+func (p *Prepared) inTime(now micros) error {
 	if p.deadline <= now {
 		return errors.New("bucket: Request.Deadline is past")
 	}
@@ -124,17 +119,18 @@ func (p *Prepared) inOverflow() *Prepared {
 	shared.client.Key = Overflow
 	shared.charges = make([]charge, len(p.charges))
 	for i, c := range p.charges {
-		shared.charges[i] = c.of(Overflow)
+		c.slot = c.Charge.slot(Overflow)
+		shared.charges[i] = c
 	}
 	return &shared
 }
 
 // hold is the mark of a call that starts now, in the item.
-func (p *Prepared) hold(now int64) hold {
-	h := hold{start: now, expiry: p.deadline + HoldGrace.Microseconds(), client: p.client.Key, note: p.note}
+func (p *Prepared) hold(now micros) hold {
+	h := hold{start: now, expiry: p.deadline + lasting(HoldGrace), client: p.client.Key, note: p.note}
 	for _, c := range p.charges {
 		if c.Limit.Return == OnExpiry {
-			h.returns = append(h.returns, returned{client: c.client, name: c.Limit.Name, period: c.period, inc: c.inc})
+			h.owed = append(h.owed, owed{c.slot, c.inc})
 		}
 	}
 	return h

@@ -12,7 +12,7 @@ type Reservation struct {
 	key, id string
 	client  string // "": none
 	hold    []byte // the exact value in the store
-	start   int64  // µs
+	start   micros
 	charges []taken
 
 	// unanswered: some send of the reserve got no answer and may still arrive.
@@ -28,7 +28,7 @@ type Reservation struct {
 // taken is a charge with what the reserve left behind of its limit.
 type taken struct {
 	charge
-	after, below int64   // the TAT, and how much of it lay beneath this call, in µs
+	after, below micros  // the TAT, and how much of it lay beneath this call
 	then         returns // what was given back and cleared until then
 }
 
@@ -36,10 +36,10 @@ type taken struct {
 func (r *Reservation) ID() string { return r.id }
 
 // Start is when the reservation was asked for, by this process's clock.
-func (r *Reservation) Start() time.Time { return time.UnixMicro(r.start) }
+func (r *Reservation) Start() time.Time { return r.start.time() }
 
 // receipt is what remains of an attempt that applied, or of which an earlier send did.
-func (a *attempt) receipt(w written, now int64) (*Reservation, error) {
+func (a *attempt) receipt(w written, now micros) (*Reservation, error) {
 	r := &Reservation{
 		b: a.b, key: a.key, id: a.id, client: a.client.Key, hold: a.mark, start: a.start,
 		charges:    make([]taken, len(a.charges)),
@@ -55,11 +55,11 @@ func (a *attempt) receipt(w written, now int64) (*Reservation, error) {
 }
 
 // taken is the charge with what an item says of its limit after the reserve.
-func (c charge) taken(it item, now int64) (taken, error) {
-	after, err := it.number(c.tat)
+func (c charge) taken(it item, now micros) (taken, error) {
+	after, err := it.micros(c.tat())
 	if err != nil {
 		return taken{}, err
 	}
-	then, err := it.returns(c.client, c.Limit.Name, c.period)
+	then, err := it.returns(c.slot)
 	return taken{charge: c, after: after, below: beneath(after, c.inc, now), then: then}, err
 }

@@ -13,8 +13,8 @@ const (
 	// late settle and for clocks that differ.
 	HoldGrace = 10 * time.Second
 
-	// tombstoneLife is how long, in µs, a dead hold bars late sends.
-	tombstoneLife = int64(5 * time.Minute / time.Microsecond)
+	// tombstoneLife is how long a dead hold bars late sends.
+	tombstoneLife = 5 * 60 * second
 
 	// maxTries is how often a reserve is sent anew. The first may guess wrong; the
 	// next know the state and fail only if a limit became full or running since. That
@@ -28,7 +28,7 @@ const (
 type attempt struct {
 	*Prepared // what is asked for; once there is no room for the client, in Overflow
 	id        string
-	start     int64  // µs
+	start     micros
 	mark      []byte // the hold: the same in every send
 
 	// unanswered: some send got no answer and may still arrive.
@@ -72,13 +72,13 @@ func newID() string {
 func (a *attempt) run(ctx context.Context, last seen) (Decision, error) {
 	b := a.b
 	sweeping := true
-	bases := make([]int64, len(a.charges))
+	forms := make([]form, len(a.charges))
 	for i, c := range a.charges {
-		bases[i] = c.firstGuess(last, b.now())
+		forms[i] = c.firstGuess(last, b.now())
 	}
 	for try := range maxTries {
 		now := b.now()
-		w, err := b.write(ctx, a.key, a.reserve(bases, last, now))
+		w, err := b.write(ctx, a.key, a.reserve(forms, last, now))
 		a.unanswered = a.unanswered || w.unanswered
 		if err != nil {
 			return Decision{}, err
@@ -116,14 +116,14 @@ func (a *attempt) run(ctx context.Context, last seen) (Decision, error) {
 			return d, nil
 		}
 		for i, c := range a.charges {
-			bases[i] = c.guess(tats[i], b.now(), try > 0)
+			forms[i] = c.guess(tats[i], b.now(), try > 0)
 		}
 	}
 	return Decision{}, fmt.Errorf("%w: the item changed under %d tries", ErrUnavailable, maxTries)
 }
 
 // admitted answers with the receipt.
-func (a *attempt) admitted(w written, now int64) (Decision, error) {
+func (a *attempt) admitted(w written, now micros) (Decision, error) {
 	r, err := a.receipt(w, now)
 	if err != nil {
 		return Decision{}, err
@@ -139,7 +139,7 @@ func (a *attempt) admitted(w written, now int64) (Decision, error) {
 // makeRoom asks in Overflow from now on, if there is no room for the client's own
 // limits, or if others kept taking the room that it was to get (jostled): Overflow's
 // nobody can take.
-func (a *attempt) makeRoom(last seen, now int64, jostled bool) error {
+func (a *attempt) makeRoom(last seen, now micros, jostled bool) error {
 	if p, room := a.client.place(last, now); room && !(jostled && p.evict != "") {
 		return nil
 	}
@@ -154,34 +154,37 @@ func (a *attempt) makeRoom(last seen, now int64, jostled bool) error {
 }
 
 // roomIn is the request as it has room in the item: in Overflow, if not for the client.
-func (p *Prepared) roomIn(last seen, now int64) *Prepared {
+func (p *Prepared) roomIn(last seen, now micros) *Prepared {
 	if _, room := p.client.place(last, now); room {
 		return p
 	}
 	return p.inOverflow()
 }
 
-// near and slack, in µs, are for a limit that others keep moving about full. A TAT
-// less than near ahead of now is taken as past by then, and is set afresh from a base
-// that lies slack ahead, so that what others charge meanwhile does not matter.
-const (
-	near  = int64(50 * time.Millisecond / time.Microsecond)
-	slack = int64(100 * time.Millisecond / time.Microsecond)
-)
+// form is how a write moves a TAT on. It fails if the limit is in another state.
+type form struct {
+	// running: the limit is thought to be running, or never used, and its TAT is moved
+	// on from where it is. Otherwise it is thought to be full.
+	running bool
+	base    micros // where the TAT of a full limit is set afresh from
+}
 
-// running in place of a base says that the limit is thought to be running, or
-// never used: its TAT is moved on from where it is. Otherwise it is thought full
-// and its TAT is set afresh from the base.
-const running = -1
+// near and slack are for a limit that others keep moving about full. A TAT less than
+// near ahead of now is taken as past by then, and is set afresh from a base that lies
+// slack ahead, so that what others charge meanwhile does not matter.
+const (
+	near  = 50 * milli
+	slack = 100 * milli
+)
 
 // firstGuess chooses the form of a charge's first send. Of an identity that this
 // process has not seen, limits with a long period are more likely running.
-func (c charge) firstGuess(last seen, now int64) int64 {
-	tat, known := last.tats[c.tat]
+func (c charge) firstGuess(last seen, now micros) form {
+	tat, known := last.tats[c.tat()]
 	if tat > now || !known && c.Limit.Period >= longPeriod {
-		return running
+		return form{running: true}
 	}
-	return now
+	return form{base: now}
 }
 
 // longPeriod separates limits that are usually running when an identity comes
@@ -192,60 +195,45 @@ const longPeriod = 10 * time.Minute
 // ordinary wrong guess, which must not cost the caller anything. If others are seen to
 // move the limits meanwhile (contended), the guess bears that and costs up to slack
 // instead.
-func (c charge) guess(tat, now int64, contended bool) int64 {
+func (c charge) guess(tat, now micros, contended bool) form {
 	switch {
 	case contended:
-		return baseFor(tat, now, c.inc, c.bound)
+		return contendedForm(tat, now, c.inc, c.bound)
 	case tat > now:
-		return running
+		return form{running: true}
 	}
-	return now
+	return form{base: now}
 }
 
-// baseFor chooses the form for a TAT that the store gave and that others keep moving.
-func baseFor(tat, now, inc, period int64) int64 {
+// contendedForm is the form for a TAT that the store gave and that others keep moving.
+func contendedForm(tat, now, inc, bound micros) form {
 	if tat > now+near {
-		return running
+		return form{running: true}
 	}
-	return max(tat, now+max(0, min(slack, period-inc)))
+	return form{base: max(tat, now+max(0, min(slack, bound-inc)))}
 }
 
 // reserve is the conditional write that takes all charges and marks the hold.
-func (a *attempt) reserve(bases []int64, last seen, now int64) *update {
+func (a *attempt) reserve(forms []form, last seen, now micros) *update {
 	u := newUpdate()
 	for i, c := range a.charges {
-		u.advance(c.tat, bases[i], now, c.inc, c.bound)
+		u.advance(c.slot, forms[i], now, c.inc, c.bound)
 	}
 	place, _ := a.client.place(last, now)
 	u.joins(a.client, place, last, now)
-	h, o, e := u.name(holdPrefix+a.id), u.name(attrOpen), u.name(attrExpires)
-	u.setTo(h, " = ", u.binary(a.mark))
-	u.setTo(o, " = if_not_exists(", o, ", ", u.number(0), ") + ", u.number(1))
-	u.setTo(e, " = ", u.number(a.b.itemExpiry(now, a.deadline+HoldGrace.Microseconds()-now)))
+	h, o := u.name(holdAttr(a.id)), u.name(attrOpen)
+	u.setTo(h, " = ", u.binary("hold", a.mark))
+	u.setTo(o, " = if_not_exists(", o, ", ", u.zero(), ") + ", u.one())
+	u.expires(a.b.itemExpiry(now, a.deadline+lasting(HoldGrace)-now))
 	u.require("attribute_not_exists(", h, ")")
-	u.require("(attribute_not_exists(", o, ") OR ", o, " < ", u.number(int64(a.maxInFlight)), ")")
+	u.require("(attribute_not_exists(", o, ") OR ", o, " < ", u.number("most", int64(a.maxInFlight)), ")")
 	return u
 }
 
-// advance moves a TAT on by inc, if that fits: from where it is if the limit is
-// running, else from base.
-func (u *update) advance(tat string, base, now, inc, period int64) {
-	t := u.name(tat)
-	if base == running {
-		// This commutes with what others do. A limit that was never used starts at now.
-		nowValue := u.number(now)
-		u.setTo(t, " = if_not_exists(", t, ", ", nowValue, ") + ", u.number(inc))
-		u.require("(attribute_not_exists(", t, ") OR (", t, " > ", nowValue, " AND ", t, " <= ", u.number(latest(now, inc, period)), "))")
-		return
-	}
-	u.setTo(t, " = ", u.number(base+inc))
-	u.require("(attribute_not_exists(", t, ") OR ", t, " <= ", u.number(base), ")")
-}
-
 // itemExpiry is the TTL, in s, of an item written at now: by then every limit is
-// full again and every hold, which lives for life µs, has long expired.
-func (b *Buckets) itemExpiry(now, life int64) int64 {
-	return (now+b.opts.LongestPeriod.Microseconds()+life)/microsPerSecond + 1
+// full again and every hold, which lives for life, has long expired.
+func (b *Buckets) itemExpiry(now, life micros) int64 {
+	return int64((now+lasting(b.opts.LongestPeriod)+life)/second) + 1
 }
 
 // bar makes sure that no send of the reserve takes effect any more: with a
@@ -256,9 +244,9 @@ func (a *attempt) bar(ctx context.Context) {
 	defer cancel()
 	now := a.b.now()
 	u := newUpdate()
-	h := u.name(holdPrefix + a.id)
-	u.setTo(h, " = ", u.binary(tombstone(now)))
-	u.setTo(u.name(attrExpires), " = ", u.number(a.b.itemExpiry(now, tombstoneLife)))
+	h := u.name(holdAttr(a.id))
+	u.setTo(h, " = ", u.binary("dead", tombstone(now)))
+	u.expires(a.b.itemExpiry(now, tombstoneLife))
 	u.require("attribute_not_exists(", h, ")")
 	w, err := a.b.write(ctx, a.key, u)
 	if err != nil || !w.item.hasHold(a.id, a.mark) {
@@ -269,4 +257,4 @@ func (a *attempt) bar(ctx context.Context) {
 	}
 }
 
-func tombstone(now int64) []byte { return hold{dead: true, expiry: now + tombstoneLife}.encode() }
+func tombstone(now micros) []byte { return hold{dead: true, expiry: now + tombstoneLife}.encode() }

@@ -72,7 +72,7 @@ func TestNoMoreStaysChargedThanWasRefilled(t *testing.T) {
 			w.clock.advance(time.Second)
 		}
 		now := w.clock.now()
-		charged := time.Duration(w.number("user#1", "t_tokens_3600")-now.UnixMicro()) * time.Microsecond
+		charged := (w.micros("user#1", "t_tokens_3600") - at(now)).duration()
 		billed := 600 * 720 * time.Millisecond
 		if charged > billed || charged < billed-now.Sub(began) {
 			t.Errorf("order %v: %s stay charged, want %s less at most %s of refill", order, charged, billed, now.Sub(began))
@@ -143,8 +143,8 @@ func TestClearEndsWhatOpenCallsAreOwed(t *testing.T) {
 				} else {
 					w.settle(w.admit(b, request(reserved)), 0)
 				}
-				attr := tatAttr(client, quota.Name, quota.period())
-				left := remaining(w.number("net#1", attr), w.clock.now().UnixMicro(), quota.Capacity, quota.period())
+				attr := quota.of(client).tat()
+				left := remaining(w.micros("net#1", attr), w.now(), quota.Capacity, quota.period())
 				if left != tc.want {
 					t.Errorf("%d remain, want %d", left, tc.want)
 				}
@@ -175,7 +175,7 @@ func TestClearedBeforeTheReserveIsKnown(t *testing.T) {
 		r.afterKnown = false
 		for i, c := range r.charges {
 			var err error
-			if r.charges[i], err = c.charge.taken(w.item("user#1"), w.clock.now().UnixMicro()); err != nil {
+			if r.charges[i], err = c.charge.taken(w.item("user#1"), w.now()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -203,12 +203,10 @@ func TestUnknownReserveGivesBackWhatIsThere(t *testing.T) {
 	r := w.admit(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 5000}))
 	w.clock.advance(30 * time.Second)
 	w.settle(r, 4900) // 100 unused are 72 s
-	if got, want := w.number("user#1", "g_tokens_3600"), 72*second; got != want {
+	if got, want := w.micros("user#1", "g_tokens_3600"), 72*second; got != want {
 		t.Errorf("%d µs came back, want %d", got, want)
 	}
 }
-
-const second = int64(time.Second / time.Microsecond)
 
 // Clearing one client's limit leaves what open calls of the others, and of the network
 // itself, are owed; in settles and in sweeps.
@@ -231,7 +229,7 @@ func TestClearOfOneClientLeavesItsNeighbours(t *testing.T) {
 		if swept {
 			w.clock.advance(10 * time.Minute)
 			var err error
-			if _, err = b.sweep(ctx, "net#1", w.item("net#1"), w.clock.now().UnixMicro()); err != nil {
+			if _, err = b.sweep(ctx, "net#1", w.item("net#1"), w.now()); err != nil {
 				t.Fatal(err)
 			}
 		} else {
@@ -239,7 +237,7 @@ func TestClearOfOneClientLeavesItsNeighbours(t *testing.T) {
 			w.wantOpen("net#1", 1)
 		}
 		left := func(client string) int64 {
-			return remaining(w.number("net#1", tatAttr(client, "cv", day)), w.clock.now().UnixMicro(), 10, day)
+			return remaining(w.micros("net#1", slot{client, "cv", day}.tat()), w.now(), 10, day)
 		}
 		if left(two) != 10 || left(one) != 10 {
 			t.Errorf("swept %t: %d and %d remain, want 10 each", swept, left(one), left(two))
@@ -249,7 +247,7 @@ func TestClearOfOneClientLeavesItsNeighbours(t *testing.T) {
 		if left("") != 9 {
 			t.Errorf("swept %t: %d remain of the network's own, want 9", swept, left(""))
 		}
-		if got := w.number("net#1", "g_"+one+"_cv_86400"); got != 16*day {
+		if got := w.micros("net#1", "g_"+one+"_cv_86400"); got != 16*day {
 			t.Errorf("swept %t: the cleared client's credits are %d", swept, got)
 		}
 	}
@@ -272,13 +270,13 @@ func TestClearByAnOlderVersion(t *testing.T) {
 		cleared := w.admit(b, visit(one, 5))
 		neighbour := w.admit(b, visit(two, 5))
 		w.clock.advance(time.Second)
-		w.put("net#1", tatAttr(one, "cv", day), "0")
-		w.put("net#1", creditsAttr(one, "cv", day), strconv.FormatInt(16*day, 10))
-		w.put("net#1", "cleared_cv", strconv.FormatInt(w.clock.now().UnixMicro(), 10))
+		w.put("net#1", slot{one, "cv", day}.tat(), "0")
+		w.put("net#1", slot{one, "cv", day}.credits(), strconv.FormatInt(int64(16*day), 10))
+		w.put("net#1", "cleared_cv", strconv.FormatInt(int64(w.now()), 10))
 		w.settle(w.admit(b, visit(one, 10)), 10)
 		if swept {
 			w.clock.advance(10 * time.Minute)
-			if _, err := b.sweep(ctx, "net#1", w.item("net#1"), w.clock.now().UnixMicro()); err != nil {
+			if _, err := b.sweep(ctx, "net#1", w.item("net#1"), w.now()); err != nil {
 				t.Fatal(err)
 			}
 		} else {
@@ -287,7 +285,7 @@ func TestClearByAnOlderVersion(t *testing.T) {
 		}
 		w.wantOpen("net#1", 0)
 		left := func(client string) int64 {
-			return remaining(w.number("net#1", tatAttr(client, "cv", day)), w.clock.now().UnixMicro(), 10, day)
+			return remaining(w.micros("net#1", slot{client, "cv", day}.tat()), w.now(), 10, day)
 		}
 		if left(one) != 0 {
 			t.Errorf("swept %t: %d remain, want 0", swept, left(one))
@@ -318,7 +316,7 @@ func TestClearedSince(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		returns
-		start int64
+		start micros
 		want  bool
 	}{
 		{returns{}, 0, false},
@@ -439,14 +437,14 @@ func TestSweepMeetsAClearOfOneLimit(t *testing.T) {
 	if err := w.process().Clear(ctx, "user#1", quota); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.sweep(ctx, "user#1", stale, w.clock.now().UnixMicro()); err != nil {
+	if _, err := b.sweep(ctx, "user#1", stale, w.now()); err != nil {
 		t.Fatal(err)
 	}
 	w.wantOpen("user#1", 0)
-	if got := w.number("user#1", "g_cv_86400"); got != 16*day {
+	if got := w.micros("user#1", "g_cv_86400"); got != 16*day {
 		t.Errorf("%d µs of the quota that was cleared came back", got-16*day)
 	}
-	if got, want := w.number("user#1", "g_linkedin_86400"), day-120*second; got != want {
+	if got, want := w.micros("user#1", "g_linkedin_86400"), day-120*second; got != want {
 		t.Errorf("%d µs of the other came back, want %d", got, want)
 	}
 }

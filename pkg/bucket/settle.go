@@ -43,11 +43,11 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 // unused, or charges an overrun.
 type change struct {
 	*taken
-	unused, overrun int64
+	unused, overrun micros
 
 	// What the settle believes of the limit: its TAT, what was given back by now, and
 	// whether it was cleared since the reserve.
-	tatNow     int64
+	tatNow     micros
 	returnsNow returns
 	cleared    bool
 }
@@ -65,7 +65,7 @@ func (r *Reservation) changes(used []int64) ([]change, error) {
 		if c.Limit.Return == Never {
 			continue
 		}
-		var inc int64
+		var inc micros
 		if used[i] > 0 {
 			var err error
 			if inc, err = increment(used[i], c.Limit.Capacity, c.period); err != nil {
@@ -114,10 +114,10 @@ func (r *Reservation) settle(ctx context.Context, changes []change) error {
 
 // look takes down what an item has become since.
 func (c *change) look(it item) (err error) {
-	if c.tatNow, err = it.number(c.tat); err != nil {
+	if c.tatNow, err = it.micros(c.tat()); err != nil {
 		return err
 	}
-	if c.returnsNow, err = it.returns(c.client, c.Limit.Name, c.period); err != nil {
+	if c.returnsNow, err = it.returns(c.slot); err != nil {
 		return err
 	}
 	c.cleared = c.cleared || c.returnsNow.clearedSince(c.then, c.period)
@@ -126,34 +126,34 @@ func (c *change) look(it item) (err error) {
 
 // settlement is the conditional write that removes the hold and, in the same
 // step, gives back or charges the difference.
-func (r *Reservation) settlement(changes []change, now int64) *update {
+func (r *Reservation) settlement(changes []change, now micros) *update {
 	u := newUpdate()
-	h := u.name(holdPrefix + r.id)
+	h := u.name(holdAttr(r.id))
 	u.leaves(r.client)
 	if r.unanswered {
 		// A send of the reserve may still be under way; it must not apply anew.
-		u.setTo(h, " = ", u.binary(tombstone(now)))
+		u.setTo(h, " = ", u.binary("dead", tombstone(now)))
 	} else {
 		u.removeAttr(h)
 	}
 	// The exact value: a tombstone must not pass for the hold.
-	u.require(h, " = ", u.binary(r.hold))
-	longest := r.b.opts.LongestPeriod.Microseconds()
-	var owed int64 // how long the item must live for its debts, beside longest
+	u.require(h, " = ", u.binary("hold", r.hold))
+	longest := lasting(r.b.opts.LongestPeriod)
+	var debt micros // how long the item must live for its debts, beside longest
 	for _, c := range changes {
 		if c.overrun == 0 {
 			r.refund(u, c, now)
 			continue
 		}
-		u.overrun(c.tat, c.overrun, c.tatNow, now)
+		u.overrun(c.slot, c.overrun, c.tatNow, now, now+maxIncrement)
 		ahead := max(0, c.tatNow-now)
 		if ahead < maxIncrement { // others made no debt that is not known
-			u.require(u.atMost(c.tat, now+ahead+longest))
+			u.require(u.atMost(c.tat(), "known_"+c.suffix(), now+ahead+longest))
 		}
-		owed = max(owed, longest, min(ahead+c.overrun, maxIncrement))
+		debt = max(debt, longest, min(ahead+c.overrun, maxIncrement))
 	}
-	if owed > 0 { // once, however many limits: an attribute may be set but once
-		u.setTo(u.name(attrExpires), " = ", u.number(r.b.itemExpiry(now, owed)))
+	if debt > 0 { // once, however many limits: an attribute may be set but once
+		u.expires(r.b.itemExpiry(now, debt))
 	}
 	return u
 }
@@ -161,7 +161,7 @@ func (r *Reservation) settlement(changes []change, now int64) *update {
 // refund gives back what a call did not use, as far as it is still there and while
 // that is certain: the limit was not cleared since the reserve, and others were not
 // given back more than is believed, unless that makes no difference.
-func (r *Reservation) refund(u *update, c change, now int64) {
+func (r *Reservation) refund(u *update, c change, now micros) {
 	if c.cleared {
 		return
 	}
@@ -172,28 +172,9 @@ func (r *Reservation) refund(u *update, c change, now int64) {
 	if back == 0 {
 		return
 	}
-	u.giveBack(c.tat, c.credits, back)
-	u.requireUncleared(c.client, c.Limit.Name, c.period, c.then)
+	u.giveBack(c.slot, back)
+	u.requireUncleared(c.slot, c.then)
 	if most, bounded := refundHolds(back, c.after, c.below, now); r.afterKnown && bounded {
-		u.require(u.atMost(c.credits, c.then.credits+most))
-	}
-}
-
-// overrun moves a TAT on by what exceeded the reservation: from where it is if the
-// limit is running, else from now, so that no debt is lost in the past. No debt
-// reaches beyond maxIncrement from now, however often it grows.
-func (u *update) overrun(attr string, inc, tat, now int64) {
-	t := u.name(attr)
-	most := now + maxIncrement
-	switch {
-	case tat <= now:
-		u.setTo(t, " = ", u.number(now+inc))
-		u.require("(attribute_not_exists(", t, ") OR ", t, " <= ", u.number(now), ")")
-	case tat <= most-inc:
-		u.setTo(t, " = ", t, " + ", u.number(inc))
-		u.require(t, " > ", u.number(now), " AND ", t, " <= ", u.number(most-inc))
-	default:
-		u.setTo(t, " = ", u.number(most))
-		u.require(t, " > ", u.number(most-inc))
+		u.require(u.atMost(c.credits(), "credits_"+c.suffix(), c.then.credits+most))
 	}
 }

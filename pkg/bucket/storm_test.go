@@ -90,7 +90,7 @@ func TestStormOnManyKeys(t *testing.T) {
 		calls += len(u)
 		// The reserve's time is taken before its write: up to a round trip early.
 		over := excess(u, quick.Capacity, quick.period())
-		if most := 1 + quick.Capacity*time.Second.Microseconds()/quick.period(); over > most {
+		if most := 1 + quick.Capacity*int64(second)/int64(quick.period()); over > most {
 			t.Errorf("%s: a window used %d more than it may", key, over)
 		}
 	}

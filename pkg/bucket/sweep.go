@@ -2,13 +2,12 @@ package bucket
 
 import (
 	"context"
-	"time"
 )
 
 // sweep removes all expired holds of an item, each in a write of its own, and
 // gives the item as it is then. Whoever removes a hold wins; a late settle of it
 // finds nothing left to do. Before a hold is removed, OnAbandoned is told.
-func (b *Buckets) sweep(ctx context.Context, key string, it item, now int64) (item, error) {
+func (b *Buckets) sweep(ctx context.Context, key string, it item, now micros) (item, error) {
 	for {
 		h, found := it.expired(now)
 		if !found {
@@ -17,7 +16,7 @@ func (b *Buckets) sweep(ctx context.Context, key string, it item, now int64) (it
 		if !h.dead && b.opts.OnAbandoned != nil {
 			if err := b.opts.OnAbandoned(ctx, Abandoned{
 				Key: key, ID: h.id, Note: h.note,
-				Start: time.UnixMicro(h.start), Expiry: time.UnixMicro(h.expiry),
+				Start: h.start.time(), Expiry: h.expiry.time(),
 			}); err != nil {
 				return it, err
 			}
@@ -49,17 +48,17 @@ func (b *Buckets) removeExpired(ctx context.Context, key string, it item, h stor
 }
 
 // removal is the conditional write that removes an expired hold from an item.
-func (h storedHold) removal(it item, now int64) (*update, error) {
+func (h storedHold) removal(it item, now micros) (*update, error) {
 	u := newUpdate()
-	attr := u.name(holdPrefix + h.id)
+	attr := u.name(holdAttr(h.id))
 	u.removeAttr(attr)
-	u.require(attr, " = ", u.binary(h.bytes))
+	u.require(attr, " = ", u.binary("hold", h.bytes))
 	if h.dead {
 		return u, nil // it no longer counts as open
 	}
 	u.leaves(h.client)
-	for _, r := range h.returns {
-		then, err := it.returns(r.client, r.name, r.period)
+	for _, r := range h.owed {
+		then, err := it.returns(r.slot)
 		if err != nil {
 			return nil, err
 		}
@@ -67,8 +66,8 @@ func (h storedHold) removal(it item, now int64) (*update, error) {
 		if back == 0 || then.clearedAfter(h.start) {
 			continue
 		}
-		u.giveBack(tatAttr(r.client, r.name, r.period), creditsAttr(r.client, r.name, r.period), back)
-		u.requireUncleared(r.client, r.name, r.period, then)
+		u.giveBack(r.slot, back)
+		u.requireUncleared(r.slot, then)
 	}
 	return u, nil
 }

@@ -1,0 +1,164 @@
+package bucket
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// update is a conditional UpdateItem under construction. Its placeholders are legible:
+// #t_tokens_3600 is the attribute t_tokens_3600, and :now is a value.
+type update struct {
+	set, remove, cond []string
+	names             map[string]string
+	values            map[string]types.AttributeValue
+}
+
+func newUpdate() *update {
+	return &update{
+		names:  make(map[string]string, 16),
+		values: make(map[string]types.AttributeValue, 16),
+	}
+}
+
+// name gives the placeholder of an attribute; number, micros and binary give that of a
+// value, which label describes. The same again is the same placeholder.
+
+func (u *update) name(attr string) string {
+	p := placeholder(u.names, "#", attr, func(other string) bool { return other == attr })
+	u.names[p] = attr
+	return p
+}
+
+func (u *update) number(label string, n int64) string {
+	v := &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+	p := placeholder(u.values, ":", label, func(other types.AttributeValue) bool {
+		n, ok := other.(*types.AttributeValueMemberN)
+		return ok && n.Value == v.Value
+	})
+	u.values[p] = v
+	return p
+}
+
+func (u *update) micros(label string, m micros) string { return u.number(label, int64(m)) }
+func (u *update) zero() string                         { return u.number("zero", 0) }
+func (u *update) one() string                          { return u.number("one", 1) }
+
+func (u *update) binary(label string, b []byte) string {
+	p := placeholder(u.values, ":", label, func(types.AttributeValue) bool { return false })
+	u.values[p] = &types.AttributeValueMemberB{Value: b}
+	return p
+}
+
+// maxLabel bounds a placeholder, in bytes. Most are shorter; but an expression has at
+// most 4 KB, and names of limits and clients may be long.
+const maxLabel = 24
+
+// placeholder is a label in the characters that the store allows, which are letters,
+// digits and underscores. If it already stands for another thing it gets a number.
+func placeholder[V any](taken map[string]V, mark, label string, same func(V) bool) string {
+	label = mark + strings.ReplaceAll(label[:min(len(label), maxLabel)], "-", "_")
+	for p, n := label, 2; ; n++ {
+		if v, there := taken[p]; !there || same(v) {
+			return p
+		}
+		p = label + "_" + strconv.Itoa(n)
+	}
+}
+
+func (u *update) setTo(expr ...string)   { u.set = append(u.set, strings.Join(expr, "")) }
+func (u *update) removeAttr(name string) { u.remove = append(u.remove, name) }
+func (u *update) require(expr ...string) { u.cond = append(u.cond, strings.Join(expr, "")) }
+
+// expression is the whole of what is set and removed, and condition what must hold.
+
+func (u *update) expression() string {
+	var sections []string
+	if len(u.set) > 0 {
+		sections = append(sections, "SET "+strings.Join(u.set, ", "))
+	}
+	if len(u.remove) > 0 {
+		sections = append(sections, "REMOVE "+strings.Join(u.remove, ", "))
+	}
+	return strings.Join(sections, " ")
+}
+
+func (u *update) condition() string { return strings.Join(u.cond, " AND ") }
+
+// What follows are the terms of which the writes are made.
+
+// advance moves a TAT on by inc, if that fits within bound, in a form.
+func (u *update) advance(s slot, f form, now, inc, bound micros) {
+	t := u.name(s.tat())
+	if f.running {
+		// This commutes with what others do. A limit that was never used starts at now.
+		since := u.micros("now", now)
+		u.setTo(t, " = if_not_exists(", t, ", ", since, ") + ", u.micros("inc_"+s.suffix(), inc))
+		u.require("(attribute_not_exists(", t, ") OR (", t, " > ", since, " AND ", t, " <= ", u.micros("latest_"+s.suffix(), latest(now, inc, bound)), "))")
+		return
+	}
+	u.setTo(t, " = ", u.micros("tat_"+s.suffix(), f.base+inc))
+	u.require("(attribute_not_exists(", t, ") OR ", t, " <= ", u.micros("base", f.base), ")")
+}
+
+// overrun moves a TAT on by what exceeded a reservation, given what it is believed to
+// be: from where it is if the limit is running, else from now, so that no debt is lost
+// in the past. No debt reaches beyond most, however often it grows.
+func (u *update) overrun(s slot, inc, tat, now, most micros) {
+	t := u.name(s.tat())
+	switch {
+	case tat <= now:
+		u.setTo(t, " = ", u.micros("tat_"+s.suffix(), now+inc))
+		u.require(u.atMost(s.tat(), "now", now))
+	case tat <= most-inc:
+		u.setTo(t, " = ", t, " + ", u.micros("inc_"+s.suffix(), inc))
+		u.require(t, " > ", u.micros("now", now), " AND ", t, " <= ", u.micros("latest_"+s.suffix(), most-inc))
+	default:
+		u.setTo(t, " = ", u.micros("most", most))
+		u.require(t, " > ", u.micros("latest_"+s.suffix(), most-inc))
+	}
+}
+
+// giveBack takes a TAT back by n and counts that in the credits.
+func (u *update) giveBack(s slot, n micros) {
+	t, g, back := u.name(s.tat()), u.name(s.credits()), u.micros("back_"+s.suffix(), n)
+	u.setTo(t, " = ", t, " - ", back)
+	u.setTo(g, " = if_not_exists(", g, ", ", u.zero(), ") + ", back)
+}
+
+// fence adds what every clear adds to a limit's credits.
+func (u *update) fence(s slot) {
+	g := u.name(s.credits())
+	u.setTo(g, " = if_not_exists(", g, ", ", u.zero(), ") + ", u.micros("fence_"+strconv.FormatInt(int64(s.period/second), 10), clearCredits*s.period))
+}
+
+// expires sets when the store may drop the item, in s.
+func (u *update) expires(at int64) { u.setTo(u.name(attrExpires), " = ", u.number("expires", at)) }
+
+// leaves takes a call out of the counts of open ones.
+func (u *update) leaves(client string) {
+	u.decrement(attrOpen)
+	if client != "" {
+		u.decrement(openAttr(client))
+	}
+}
+
+func (u *update) decrement(attr string) {
+	o := u.name(attr)
+	u.setTo(o, " = ", o, " - ", u.one())
+}
+
+// still is the condition that a time is what it was; 0: absent.
+func (u *update) still(attr, label string, m micros) string {
+	if m == 0 {
+		return "attribute_not_exists(" + u.name(attr) + ")"
+	}
+	return u.name(attr) + " = " + u.micros(label, m)
+}
+
+// atMost is the condition that a time is absent or not above m.
+func (u *update) atMost(attr, label string, m micros) string {
+	a := u.name(attr)
+	return "(attribute_not_exists(" + a + ") OR " + a + " <= " + u.micros(label, m) + ")"
+}
