@@ -69,7 +69,7 @@ type Charge struct {
 type Request struct {
 	// Key is the identity's partition key, 1 to 1024 bytes.
 	Key string
-	// Charges are admitted together or not at all. Each limit stands once.
+	// Charges are admitted together or not at all: 1 to MaxLimits. Each limit stands once.
 	Charges []Charge
 	// Client is the part of the identity that calls, if it has parts.
 	Client Client
@@ -87,6 +87,10 @@ type Request struct {
 // at most 400 KB, and a hold about 100 bytes: so many leave three quarters of it to the
 // limits.
 const MaxInFlight = 1000
+
+// MaxLimits is the most limits of a Request and of a Clear. Each is one write, and the
+// store takes expressions of at most 4 KB.
+const MaxLimits = 16
 
 // Decision is what became of a Request.
 type Decision struct {

@@ -14,7 +14,7 @@ const clearCredits = 16
 // of it only by its start to be given back: room for clocks that differ.
 const clearMargin = 5 * second
 
-// Clear makes limits of an identity full. Open calls stay open and settle as
+// Clear makes up to MaxLimits limits of an identity full. Open calls stay open and settle as
 // ever, but give nothing back to what was cleared. ErrNotFound if there is no such
 // identity: none is made. Processes that remember a denial may repeat it for up to
 // a second.
@@ -41,8 +41,11 @@ func (b *Buckets) clear(ctx context.Context, key, client string, limits []Limit)
 			return err
 		}
 	}
-	if len(limits) == 0 {
+	switch {
+	case len(limits) == 0:
 		return nil
+	case len(limits) > MaxLimits:
+		return fmt.Errorf("bucket: at most %d limits are cleared in one write, and these are %d", MaxLimits, len(limits))
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.ReserveTimeout)
 	defer cancel()
@@ -82,7 +85,7 @@ func clearing(client string, limits []Limit, at micros) *update {
 		}
 		if attr := s.cleared(); !slices.Contains(marked, attr) { // once for several periods
 			marked = append(marked, attr)
-			c, now := u.name(attr), u.micros("now", at)
+			c, now := u.name(attr), u.micros(":now", at)
 			u.setTo(c, " = ", now)
 			u.require("(attribute_not_exists(", c, ") OR ", c, " < ", now, ")")
 		}

@@ -83,7 +83,7 @@ func (u *update) joins(c Client, p presence, last seen, now micros) {
 	o, one := u.name(openAttr(c.Key)), u.one()
 	if p.known {
 		u.setTo(o, " = ", o, " + ", one)
-		u.require(o, " < ", u.number("most_"+c.Key, int64(c.MaxInFlight)))
+		u.require(o, " < ", u.number(":most_"+c.Key, int64(c.MaxInFlight)))
 		return
 	}
 	u.setTo(o, " = ", one)
@@ -95,7 +95,7 @@ func (u *update) joins(c Client, p presence, last seen, now micros) {
 	default:
 		n := u.name(attrClients)
 		u.setTo(n, " = if_not_exists(", n, ", ", u.zero(), ") + ", one)
-		u.require("(attribute_not_exists(", n, ") OR ", n, " < ", u.number("most_clients", maxClients), ")")
+		u.require("(attribute_not_exists(", n, ") OR ", n, " < ", u.number(":most_clients", maxClients), ")")
 	}
 }
 
@@ -109,7 +109,7 @@ func (u *update) evict(client string, last seen, now micros) {
 	for attr := range last.ofClient(client) {
 		t := u.name(attr)
 		u.removeAttr(t)
-		u.require(t, " <= ", u.micros("now", now))
+		u.require(t, " <= ", u.micros(":now", now))
 		suffix := strings.TrimPrefix(attr, tatPrefix)
 		u.removeAttr(u.name(creditsPrefix + suffix))
 		if end := strings.LastIndexByte(suffix, '_'); end > 0 { // where the period begins

@@ -98,11 +98,11 @@ func (p *Pool) forgiving(tat, now, mark micros) *update {
 	u := newUpdate()
 	in := p.slot()
 	t := u.name(in.tat())
-	u.setTo(t, " = ", u.micros("empty", now+p.limit.period()))
+	u.setTo(t, " = ", u.micros(":empty", now+p.limit.period()))
 	u.fence(in) // leases of older versions know the credits alone, not when a debt was forgiven
-	u.setTo(u.name(in.cleared()), " = ", u.micros("mark", mark))
+	u.setTo(u.name(in.cleared()), " = ", u.micros(":mark", mark))
 	u.expires(p.b.itemExpiry(now, lasting(p.opts.Life)))
-	u.require(t, " = ", u.micros("tat", tat))
-	u.require(u.atMost(in.cleared(), "before", mark-1))
+	u.require(t, " = ", u.micros(":tat", tat))
+	u.require(u.atMost(in.cleared(), ":before", mark-1))
 	return u
 }

@@ -52,9 +52,9 @@ func (p *Pool) returning(l *lease, unused micros) (micros, *update) {
 	u := newUpdate()
 	u.giveBack(in, back)
 	u.require("attribute_exists(", u.name(in.tat()), ")")
-	u.require(u.still(in.cleared(), "cleared", l.cleared))
+	u.require(u.still(in.cleared(), ":cleared", l.cleared))
 	if bounded {
-		u.require(u.atMost(in.credits(), "credits", most))
+		u.require(u.atMost(in.credits(), ":credits", most))
 	}
 	return back, u
 }

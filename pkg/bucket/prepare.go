@@ -41,8 +41,8 @@ func (b *Buckets) Prepare(req Request) (*Prepared, error) {
 	switch {
 	case req.Key == "" || len(req.Key) > 1024:
 		return nil, errors.New("bucket: Request.Key must be 1 to 1024 bytes")
-	case len(req.Charges) == 0:
-		return nil, errors.New("bucket: Request.Charges is empty")
+	case len(req.Charges) == 0 || len(req.Charges) > MaxLimits:
+		return nil, fmt.Errorf("bucket: Request.Charges must be 1 to %d, and are %d", MaxLimits, len(req.Charges))
 	case req.MaxInFlight < 1 || req.MaxInFlight > MaxInFlight:
 		return nil, fmt.Errorf("bucket: Request.MaxInFlight is not between 1 and %d", MaxInFlight)
 	case len(req.Note) > MaxNote:

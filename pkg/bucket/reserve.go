@@ -222,11 +222,11 @@ func (a *attempt) reserve(forms []form, last seen, now micros) *update {
 	place, _ := a.client.place(last, now)
 	u.joins(a.client, place, last, now)
 	h, o := u.name(holdAttr(a.id)), u.name(attrOpen)
-	u.setTo(h, " = ", u.binary("hold", a.mark))
+	u.setTo(h, " = ", u.binary(":hold", a.mark))
 	u.setTo(o, " = if_not_exists(", o, ", ", u.zero(), ") + ", u.one())
 	u.expires(a.b.itemExpiry(now, a.deadline+lasting(HoldGrace)-now))
 	u.require("attribute_not_exists(", h, ")")
-	u.require("(attribute_not_exists(", o, ") OR ", o, " < ", u.number("most", int64(a.maxInFlight)), ")")
+	u.require("(attribute_not_exists(", o, ") OR ", o, " < ", u.number(":most", int64(a.maxInFlight)), ")")
 	return u
 }
 
@@ -245,7 +245,7 @@ func (a *attempt) bar(ctx context.Context) {
 	now := a.b.now()
 	u := newUpdate()
 	h := u.name(holdAttr(a.id))
-	u.setTo(h, " = ", u.binary("dead", tombstone(now)))
+	u.setTo(h, " = ", u.binary(":dead", tombstone(now)))
 	u.expires(a.b.itemExpiry(now, tombstoneLife))
 	u.require("attribute_not_exists(", h, ")")
 	w, err := a.b.write(ctx, a.key, u)

@@ -42,10 +42,10 @@ func (r returns) clearedAfter(start micros) bool {
 
 // requireUncleared makes a write fail if the limit was cleared since then.
 func (u *update) requireUncleared(s slot, then returns) {
-	u.require(u.still(s.cleared(), "cleared_"+s.suffix(), then.cleared))
+	u.require(u.still(s.cleared(), ":cleared_"+s.name, then.cleared))
 	if s.client == "" {
 		return
 	}
-	u.require("(", u.still(s.identitys().cleared(), "named_"+s.suffix(), then.named), " OR ",
-		u.atMost(s.credits(), "unfenced_"+s.suffix(), then.credits+clearCredits*s.period-1), ")")
+	u.require("(", u.still(s.identitys().cleared(), ":named_"+s.name, then.named), " OR ",
+		u.atMost(s.credits(), ":unfenced_"+s.name, then.credits+clearCredits*s.period-1), ")")
 }

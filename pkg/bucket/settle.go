@@ -132,12 +132,12 @@ func (r *Reservation) settlement(changes []change, now micros) *update {
 	u.leaves(r.client)
 	if r.unanswered {
 		// A send of the reserve may still be under way; it must not apply anew.
-		u.setTo(h, " = ", u.binary("dead", tombstone(now)))
+		u.setTo(h, " = ", u.binary(":dead", tombstone(now)))
 	} else {
 		u.removeAttr(h)
 	}
 	// The exact value: a tombstone must not pass for the hold.
-	u.require(h, " = ", u.binary("hold", r.hold))
+	u.require(h, " = ", u.binary(":hold", r.hold))
 	longest := lasting(r.b.opts.LongestPeriod)
 	var debt micros // how long the item must live for its debts, beside longest
 	for _, c := range changes {
@@ -148,7 +148,7 @@ func (r *Reservation) settlement(changes []change, now micros) *update {
 		u.overrun(c.slot, c.overrun, c.tatNow, now, now+maxIncrement)
 		ahead := max(0, c.tatNow-now)
 		if ahead < maxIncrement { // others made no debt that is not known
-			u.require(u.atMost(c.tat(), "known_"+c.suffix(), now+ahead+longest))
+			u.require(u.atMost(c.tat(), ":known_"+c.name, now+ahead+longest))
 		}
 		debt = max(debt, longest, min(ahead+c.overrun, maxIncrement))
 	}
@@ -175,6 +175,6 @@ func (r *Reservation) refund(u *update, c change, now micros) {
 	u.giveBack(c.slot, back)
 	u.requireUncleared(c.slot, c.then)
 	if most, bounded := refundHolds(back, c.after, c.below, now); r.afterKnown && bounded {
-		u.require(u.atMost(c.credits(), "credits_"+c.suffix(), c.then.credits+most))
+		u.require(u.atMost(c.credits(), ":credits_"+c.name, c.then.credits+most))
 	}
 }

@@ -52,7 +52,7 @@ func (h storedHold) removal(it item, now micros) (*update, error) {
 	u := newUpdate()
 	attr := u.name(holdAttr(h.id))
 	u.removeAttr(attr)
-	u.require(attr, " = ", u.binary("hold", h.bytes))
+	u.require(attr, " = ", u.binary(":hold", h.bytes))
 	if h.dead {
 		return u, nil // it no longer counts as open
 	}

@@ -10,9 +10,24 @@ import (
 // update is a conditional UpdateItem under construction. Its placeholders are legible:
 // #t_tokens_3600 is the attribute t_tokens_3600, and :now is a value.
 type update struct {
-	set, remove, cond []string
+	set, remove, cond terms
 	names             map[string]string
 	values            map[string]types.AttributeValue
+}
+
+// terms are a part of an expression.
+type terms struct{ strings.Builder }
+
+// add adds a term, which is given in pieces.
+func (t *terms) add(before string, pieces []string) {
+	if t.Len() > 0 {
+		t.WriteString(before)
+	} else {
+		t.Grow(256)
+	}
+	for _, p := range pieces {
+		t.WriteString(p)
+	}
 }
 
 func newUpdate() *update {
@@ -26,14 +41,14 @@ func newUpdate() *update {
 // value, which label describes. The same again is the same placeholder.
 
 func (u *update) name(attr string) string {
-	p := placeholder(u.names, "#", attr, func(other string) bool { return other == attr })
+	p := placeholder(u.names, "#"+attr, func(other string) bool { return other == attr })
 	u.names[p] = attr
 	return p
 }
 
 func (u *update) number(label string, n int64) string {
 	v := &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
-	p := placeholder(u.values, ":", label, func(other types.AttributeValue) bool {
+	p := placeholder(u.values, label, func(other types.AttributeValue) bool {
 		n, ok := other.(*types.AttributeValueMemberN)
 		return ok && n.Value == v.Value
 	})
@@ -42,49 +57,58 @@ func (u *update) number(label string, n int64) string {
 }
 
 func (u *update) micros(label string, m micros) string { return u.number(label, int64(m)) }
-func (u *update) zero() string                         { return u.number("zero", 0) }
-func (u *update) one() string                          { return u.number("one", 1) }
+func (u *update) zero() string                         { return u.number(":zero", 0) }
+func (u *update) one() string                          { return u.number(":one", 1) }
 
 func (u *update) binary(label string, b []byte) string {
-	p := placeholder(u.values, ":", label, func(types.AttributeValue) bool { return false })
+	p := placeholder(u.values, label, func(types.AttributeValue) bool { return false })
 	u.values[p] = &types.AttributeValueMemberB{Value: b}
 	return p
 }
 
-// maxLabel bounds a placeholder, in bytes. Most are shorter; but an expression has at
-// most 4 KB, and names of limits and clients may be long.
-const maxLabel = 24
+// An expression has at most 4 KB, and names of limits and clients may be long. So only
+// so many placeholders of a write are legible, and only so many bytes of each; what a
+// write has beyond them are the attributes of a client that gives way, and numbers do.
+const (
+	maxLegible = 24
+	maxLabel   = 24
+)
 
-// placeholder is a label in the characters that the store allows, which are letters,
-// digits and underscores. If it already stands for another thing it gets a number.
-func placeholder[V any](taken map[string]V, mark, label string, same func(V) bool) string {
-	label = mark + strings.ReplaceAll(label[:min(len(label), maxLabel)], "-", "_")
+// placeholder is a label, which begins with # or :, in the characters that the store
+// allows: letters, digits and underscores. If it already stands for another thing it
+// gets a number.
+func placeholder[V any](taken map[string]V, label string, same func(V) bool) string {
+	label = strings.ReplaceAll(label[:min(len(label), maxLabel)], "-", "_")
 	for p, n := label, 2; ; n++ {
-		if v, there := taken[p]; !there || same(v) {
+		v, there := taken[p]
+		switch {
+		case there && same(v), !there && len(taken) < maxLegible:
 			return p
+		case len(taken) >= maxLegible:
+			return label[:1] + strconv.Itoa(len(taken))
 		}
 		p = label + "_" + strconv.Itoa(n)
 	}
 }
 
-func (u *update) setTo(expr ...string)   { u.set = append(u.set, strings.Join(expr, "")) }
-func (u *update) removeAttr(name string) { u.remove = append(u.remove, name) }
-func (u *update) require(expr ...string) { u.cond = append(u.cond, strings.Join(expr, "")) }
+func (u *update) setTo(pieces ...string)   { u.set.add(", ", pieces) }
+func (u *update) removeAttr(name string)   { u.remove.add(", ", []string{name}) }
+func (u *update) require(pieces ...string) { u.cond.add(" AND ", pieces) }
 
-// expression is the whole of what is set and removed, and condition what must hold.
+// expression is all that is set and removed, and condition all that must hold.
 
 func (u *update) expression() string {
-	var sections []string
-	if len(u.set) > 0 {
-		sections = append(sections, "SET "+strings.Join(u.set, ", "))
+	set, remove := u.set.String(), u.remove.String()
+	if set != "" {
+		set = "SET " + set
 	}
-	if len(u.remove) > 0 {
-		sections = append(sections, "REMOVE "+strings.Join(u.remove, ", "))
+	if remove != "" {
+		remove = " REMOVE " + remove
 	}
-	return strings.Join(sections, " ")
+	return set + remove
 }
 
-func (u *update) condition() string { return strings.Join(u.cond, " AND ") }
+func (u *update) condition() string { return u.cond.String() }
 
 // What follows are the terms of which the writes are made.
 
@@ -93,13 +117,13 @@ func (u *update) advance(s slot, f form, now, inc, bound micros) {
 	t := u.name(s.tat())
 	if f.running {
 		// This commutes with what others do. A limit that was never used starts at now.
-		since := u.micros("now", now)
-		u.setTo(t, " = if_not_exists(", t, ", ", since, ") + ", u.micros("inc_"+s.suffix(), inc))
-		u.require("(attribute_not_exists(", t, ") OR (", t, " > ", since, " AND ", t, " <= ", u.micros("latest_"+s.suffix(), latest(now, inc, bound)), "))")
+		since := u.micros(":now", now)
+		u.setTo(t, " = if_not_exists(", t, ", ", since, ") + ", u.micros(":inc_"+s.name, inc))
+		u.require("(attribute_not_exists(", t, ") OR (", t, " > ", since, " AND ", t, " <= ", u.micros(":latest_"+s.name, latest(now, inc, bound)), "))")
 		return
 	}
-	u.setTo(t, " = ", u.micros("tat_"+s.suffix(), f.base+inc))
-	u.require("(attribute_not_exists(", t, ") OR ", t, " <= ", u.micros("base", f.base), ")")
+	u.setTo(t, " = ", u.micros(":tat_"+s.name, f.base+inc))
+	u.require("(attribute_not_exists(", t, ") OR ", t, " <= ", u.micros(":base", f.base), ")")
 }
 
 // overrun moves a TAT on by what exceeded a reservation, given what it is believed to
@@ -109,20 +133,20 @@ func (u *update) overrun(s slot, inc, tat, now, most micros) {
 	t := u.name(s.tat())
 	switch {
 	case tat <= now:
-		u.setTo(t, " = ", u.micros("tat_"+s.suffix(), now+inc))
-		u.require(u.atMost(s.tat(), "now", now))
+		u.setTo(t, " = ", u.micros(":tat_"+s.name, now+inc))
+		u.require(u.atMost(s.tat(), ":now", now))
 	case tat <= most-inc:
-		u.setTo(t, " = ", t, " + ", u.micros("inc_"+s.suffix(), inc))
-		u.require(t, " > ", u.micros("now", now), " AND ", t, " <= ", u.micros("latest_"+s.suffix(), most-inc))
+		u.setTo(t, " = ", t, " + ", u.micros(":inc_"+s.name, inc))
+		u.require(t, " > ", u.micros(":now", now), " AND ", t, " <= ", u.micros(":latest_"+s.name, most-inc))
 	default:
-		u.setTo(t, " = ", u.micros("most", most))
-		u.require(t, " > ", u.micros("latest_"+s.suffix(), most-inc))
+		u.setTo(t, " = ", u.micros(":most", most))
+		u.require(t, " > ", u.micros(":latest_"+s.name, most-inc))
 	}
 }
 
 // giveBack takes a TAT back by n and counts that in the credits.
 func (u *update) giveBack(s slot, n micros) {
-	t, g, back := u.name(s.tat()), u.name(s.credits()), u.micros("back_"+s.suffix(), n)
+	t, g, back := u.name(s.tat()), u.name(s.credits()), u.micros(":back_"+s.name, n)
 	u.setTo(t, " = ", t, " - ", back)
 	u.setTo(g, " = if_not_exists(", g, ", ", u.zero(), ") + ", back)
 }
@@ -130,11 +154,11 @@ func (u *update) giveBack(s slot, n micros) {
 // fence adds what every clear adds to a limit's credits.
 func (u *update) fence(s slot) {
 	g := u.name(s.credits())
-	u.setTo(g, " = if_not_exists(", g, ", ", u.zero(), ") + ", u.micros("fence_"+strconv.FormatInt(int64(s.period/second), 10), clearCredits*s.period))
+	u.setTo(g, " = if_not_exists(", g, ", ", u.zero(), ") + ", u.micros(":fence_"+strconv.FormatInt(int64(s.period/second), 10), clearCredits*s.period))
 }
 
 // expires sets when the store may drop the item, in s.
-func (u *update) expires(at int64) { u.setTo(u.name(attrExpires), " = ", u.number("expires", at)) }
+func (u *update) expires(at int64) { u.setTo(u.name(attrExpires), " = ", u.number(":expires", at)) }
 
 // leaves takes a call out of the counts of open ones.
 func (u *update) leaves(client string) {

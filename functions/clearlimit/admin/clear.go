@@ -109,9 +109,6 @@ func namesOf(list []held) []string {
 	return names
 }
 
-// perWrite bounds the limits in one write: an expression has at most 4 KB.
-const perWrite = 20
-
 // clearStored clears limits, an identity's own and each client's in writes of their
 // own.
 func (h *Handler) clearStored(r *request, t *target, list []held) error {
@@ -124,7 +121,7 @@ func (h *Handler) clearStored(r *request, t *target, list []held) error {
 		byClient[l.client] = append(byClient[l.client], l.limit().Limit)
 	}
 	for _, client := range order {
-		for some := range slices.Chunk(byClient[client], perWrite) {
+		for some := range slices.Chunk(byClient[client], bucket.MaxLimits) {
 			var err error
 			if client == "" {
 				err = h.Buckets.Clear(r.Context(), t.key(), some...)
