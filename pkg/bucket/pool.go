@@ -28,13 +28,11 @@ type Pool struct {
 	// drawing is held by the one call that draws; the others wait for its lease.
 	drawing chan struct{}
 
-	mu      sync.Mutex
-	leases  []*lease           // those that live, or have calls open
-	recent  []*PoolReservation // calls that started in the last lease life, oldest first
-	last    poolState          // as last seen
-	denied  micros             // when the pool last denied; 0: it did not
-	writes  int64
-	backlog []giveBack // money on its way back, which goes when a call ends
+	mu sync.Mutex
+	till
+	last   poolState // as last seen
+	denied micros    // when the pool last denied; 0: it did not
+	writes int64
 }
 
 // PoolOptions are the times by which a pool's ceiling is kept. The zero value
@@ -49,21 +47,6 @@ type PoolOptions struct {
 	// the pool was made). A lease's age is the larger of this and Options.Now.
 	Monotonic func() time.Duration
 }
-
-// giveBack is money on its way from a lease back to the pool.
-type giveBack struct {
-	lease  *lease
-	amount int64
-}
-
-const (
-	// sliceShare of the burst is the most that one draw takes, unless a single
-	// call needs more.
-	sliceShare = 100
-	// busyCalls in a lease's life make a process busy enough to keep its lease
-	// between calls. Others give it back: Lambda may freeze them.
-	busyCalls = 4
-)
 
 // NewPool makes a process's view of a pool. key is its partition key; ceiling is
 // what any rolling period may cost at most, in units of the caller's choice
@@ -83,7 +66,7 @@ func (b *Buckets) NewPool(key string, ceiling int64, period time.Duration, opts 
 	if refill > b.opts.LongestPeriod {
 		return nil, fmt.Errorf("bucket: pool %s refills in %s, above Options.LongestPeriod", key, refill)
 	}
-	return &Pool{b: b, key: key, opts: opts, drawing: make(chan struct{}, 1),
+	return &Pool{b: b, key: key, opts: opts, drawing: make(chan struct{}, 1), till: till{life: lasting(opts.Life)},
 		limit: Limit{Name: "pool", Capacity: c.Burst(), Period: refill, Return: OnSettle}}, nil
 }
 
@@ -103,12 +86,9 @@ func (p *Pool) committed() micros { return max(0, p.last.tat-p.b.now()) }
 
 // PoolReservation is money set aside for one call.
 type PoolReservation struct {
-	pool    *Pool
-	lease   *lease
-	amount  int64
-	started time.Duration // monotonic
-	used    int64         // once it is settled; until then what it may use, its amount
-	once    sync.Once
+	*spending
+	pool *Pool
+	once sync.Once
 }
 
 // Reserve sets aside amount, from the local lease if it can, else from a fresh
@@ -142,78 +122,17 @@ func (p *Pool) Reserve(ctx context.Context, amount int64) (*PoolReservation, Den
 func (p *Pool) fromLease(amount int64) *PoolReservation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.endLeases()
-	for _, l := range p.leases {
-		if l.balance >= amount && p.lives(l) {
-			return p.take(l, amount)
-		}
+	if s := p.start(amount, p.now()); s != nil {
+		return &PoolReservation{spending: s, pool: p}
 	}
 	return nil
 }
 
-func (p *Pool) take(l *lease, amount int64) *PoolReservation {
-	l.balance -= amount
-	l.open++
-	r := &PoolReservation{pool: p, lease: l, amount: amount, used: amount, started: p.opts.Monotonic()}
-	p.recent = append(p.recent, r)
-	return r
-}
-
-// age is how old a lease is.
-func (p *Pool) age(l *lease) micros { return l.age(p.b.now(), lasting(p.opts.Monotonic())) }
-
-// lives reports whether a call may start on l.
-func (p *Pool) lives(l *lease) bool { return p.age(l) < lasting(p.opts.Life) }
-
-// endLeases moves what is left of ended leases to the backlog: it never joins a
-// newer lease, or a hoarder could keep money alive beyond a lease's life.
-func (p *Pool) endLeases() {
-	kept := p.leases[:0]
-	for _, l := range p.leases {
-		alive := p.lives(l)
-		if !alive {
-			p.sendHome(l)
-		}
-		if alive || l.open > 0 {
-			kept = append(kept, l)
-		}
-	}
-	clear(p.leases[len(kept):])
-	p.leases = kept
-	since := p.opts.Monotonic() - p.opts.Life
-	for len(p.recent) > 0 && p.recent[0].started < since {
-		p.recent = p.recent[1:]
-	}
-}
-
-// sendHome moves what is left of a lease to the backlog.
-func (p *Pool) sendHome(l *lease) {
-	if l.balance > 0 {
-		p.backlog = append(p.backlog, giveBack{l, l.balance})
-		l.balance = 0
-	}
-}
+// now is the time by both clocks.
+func (p *Pool) now() instant { return instant{p.b.now(), lasting(p.opts.Monotonic())} }
 
 // keptFor is how long after its draw a lease is kept.
-func (p *Pool) keptFor() micros {
-	return keepFor(lasting(p.opts.Life), p.committed(), p.limit.period())
-}
-
-// slice is how much to draw for a call that needs amount: beside that, what calls
-// are likely to use while the lease is kept, and one call more. What calls have set
-// aside says little of that: most of it comes back.
-func (p *Pool) slice(amount int64) int64 {
-	if len(p.recent)+1 < busyCalls {
-		return amount // it goes back when the call ends
-	}
-	most := p.limit.Capacity / sliceShare
-	var lately, largest int64 // what calls of a lease's life used, or may use while they are open
-	for _, r := range p.recent {
-		lately, largest = addUp(lately, r.used), max(largest, r.used)
-	}
-	lately = mulDiv(lately, int64(p.keptFor()), int64(lasting(p.opts.Life)))
-	return max(amount, min(addUp(amount, addUp(lately, largest)), most))
-}
+func (p *Pool) keptFor() micros { return keepFor(p.life, p.committed(), p.limit.period()) }
 
 // Settle replaces what was set aside by what was used, once. What was not used
 // goes back to its lease while that lives, else to the pool; what was used beyond
@@ -228,43 +147,17 @@ func (r *PoolReservation) Settle(ctx context.Context, used int64) error {
 func (p *Pool) settle(ctx context.Context, r *PoolReservation, used int64) error {
 	ctx, cancel := context.WithTimeout(ctx, p.b.opts.SettleTimeout)
 	defer cancel()
-	overrun, backlog := p.close(r, used)
+	p.mu.Lock()
+	overrun, backlog := p.close(r.spending, used, p.now(), p.keptFor())
+	p.mu.Unlock()
 	var errs []error
 	if overrun > 0 {
 		errs = append(errs, p.charge(ctx, overrun))
 	}
-	for _, g := range backlog {
-		errs = append(errs, p.giveBack(ctx, g))
+	for _, rest := range backlog {
+		errs = append(errs, p.repay(ctx, rest))
 	}
 	return errors.Join(errs...)
-}
-
-// close ends a call, and gives what must be charged for it and what must go back to
-// the pool now: Lambda may freeze the process as soon as the answer has ended.
-func (p *Pool) close(r *PoolReservation, used int64) (overrun int64, backlog []giveBack) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l, unused := r.lease, max(0, r.amount-used)
-	overrun = max(0, used-r.amount)
-	r.used = used
-	l.open--
-	if p.lives(l) {
-		l.balance += unused
-		covered := min(overrun, l.balance)
-		l.balance -= covered
-		overrun -= covered
-	} else if unused > 0 {
-		p.backlog = append(p.backlog, giveBack{l, unused})
-	}
-	p.endLeases()
-	life, keptFor := lasting(p.opts.Life), p.keptFor()
-	for _, l := range p.leases {
-		if len(p.recent) < busyCalls || l.open == 0 && !keep(p.age(l), life, len(p.recent), keptFor) {
-			p.sendHome(l)
-		}
-	}
-	backlog, p.backlog = p.backlog, nil
-	return overrun, backlog
 }
 
 func (p *Pool) count(n int64) {

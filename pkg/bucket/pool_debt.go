@@ -101,7 +101,7 @@ func (p *Pool) forgiving(tat, now, mark micros) *update {
 	u.setTo(t, " = ", u.micros(":empty", now+p.limit.period()))
 	u.fence(in) // leases of older versions know the credits alone, not when a debt was forgiven
 	u.setTo(u.name(in.cleared()), " = ", u.micros(":mark", mark))
-	u.expires(p.b.itemExpiry(now, lasting(p.opts.Life)))
+	u.expires(p.b.itemExpiry(now, p.life))
 	u.require(t, " = ", u.micros(":tat", tat))
 	u.require(u.atMost(in.cleared(), ":before", mark-1))
 	return u

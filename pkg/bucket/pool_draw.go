@@ -15,13 +15,14 @@ func (p *Pool) draw(ctx context.Context, amount int64) (*PoolReservation, Denial
 		return nil, Denial{}, err
 	}
 	p.mu.Lock()
-	slice, tat, denied := p.slice(amount), p.last.tat, p.denied
+	slice, tat, denied := p.slice(amount, p.limit.Capacity, p.keptFor()), p.last.tat, p.denied
 	p.mu.Unlock()
 	if now := p.b.now(); denied != 0 && now >= denied && now-denied < denialMemory && !fits(tat, now, need, period) {
 		return nil, p.denial(amount, need, tat, now), nil
 	}
 	for try := range maxTries {
-		now := p.b.now()
+		at := p.now()
+		now := at.wall
 		if left := remaining(tat, now, p.limit.Capacity, period); tat > now && slice > left {
 			slice = max(amount, left)
 		}
@@ -29,7 +30,7 @@ func (p *Pool) draw(ctx context.Context, amount int64) (*PoolReservation, Denial
 		if err != nil {
 			return nil, Denial{}, err
 		}
-		l := &lease{sent: now, started: lasting(p.opts.Monotonic()), balance: slice, inc: inc}
+		l := &lease{drawn: at, balance: slice, inc: inc}
 		w, err := p.b.write(ctx, p.key, p.taking(inc, drawForm(try, tat, now, inc, period), now))
 		p.count(1)
 		if err != nil {
@@ -45,8 +46,7 @@ func (p *Pool) draw(ctx context.Context, amount int64) (*PoolReservation, Denial
 			l.below = beneath(tat, inc, now)
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.leases = append(p.leases, l)
-			return p.take(l, amount), Denial{}, nil
+			return &PoolReservation{spending: p.startOn(l, amount, p.now()), pool: p}, Denial{}, nil
 		}
 		if !fits(tat, now, need, period) {
 			p.mu.Lock()
@@ -75,7 +75,7 @@ func drawForm(try int, tat, now, inc, period micros) form {
 func (p *Pool) taking(inc micros, f form, now micros) *update {
 	u := newUpdate()
 	u.advance(p.slot(), f, now, inc, p.limit.period())
-	u.expires(p.b.itemExpiry(now, lasting(p.opts.Life)))
+	u.expires(p.b.itemExpiry(now, p.life))
 	return u
 }
 

@@ -1,13 +1,15 @@
 package bucket
 
+// instant is a moment by two clocks: the wall's, and one that runs while the process
+// does.
+type instant struct{ wall, mono micros }
+
 // lease is money that a process drew from a pool, and the receipt by which what is
 // left of it goes back. Its arithmetic is pure: clocks are parameters.
 type lease struct {
-	sent    micros // when the draw was sent, by the wall clock
-	started micros // the same by the monotonic clock
-
-	balance int64 // money that no call has set aside
-	open    int   // calls that started on it
+	drawn   instant // when the draw was sent
+	balance int64   // money that no call has set aside
+	open    int     // calls that started on it
 
 	inc     micros // of the pool that it holds: what was drawn less what was sent back
 	after   micros // the pool's TAT after the draw, less what was sent back
@@ -18,7 +20,9 @@ type lease struct {
 
 // age is how old a lease is: by the clock that says more, since a frozen
 // container's monotonic clock stands still and a wall clock may be set back.
-func (l *lease) age(now, mono micros) micros { return max(0, now-l.sent, mono-l.started) }
+func (l *lease) age(now instant) micros {
+	return max(0, now.wall-l.drawn.wall, now.mono-l.drawn.mono)
+}
 
 // refund is how much of unused a lease may give back to the pool at an age,
 // when the pool's credits have become credits; and up to which credits that is
@@ -30,13 +34,13 @@ func (l *lease) age(now, mono micros) micros { return max(0, now-l.sent, mono-l.
 // is taken from the TAT, and from what lay beneath, which leaves the former part as
 // it is.
 func (l *lease) refund(unused, margin, credits, age micros) (back, most micros, bounded bool) {
-	now, after, below := l.sent+age, l.after-margin, l.below-margin
+	now, after, below := l.drawn.wall+age, l.after-margin, l.below-margin
 	back = refund(min(unused, l.inc), after, below, credits-l.credits, now)
 	most, bounded = refundHolds(back, after, below, now)
 	return back, l.credits + most, bounded
 }
 
-// sendBack notes that n is on their way back: whether or not that is answered,
+// sendBack notes that n is on its way back: whether or not that is answered,
 // the lease holds less.
 func (l *lease) sendBack(n micros) {
 	l.inc -= n

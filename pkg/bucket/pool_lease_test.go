@@ -37,7 +37,7 @@ func (p *pond) draw() {
 		return
 	}
 	p.tat = max(p.tat, now) + inc
-	d := &drawn{lease: lease{sent: now, started: now, inc: inc, after: p.tat, below: beneath(p.tat, inc, now), credits: p.credits},
+	d := &drawn{lease: lease{drawn: instant{now, now}, inc: inc, after: p.tat, below: beneath(p.tat, inc, now), credits: p.credits},
 		at: p.now, clock: clock, spent: inc}
 	p.drawn = append(p.drawn, d)
 	if p.random.IntN(20) > 0 { // else the process dies
@@ -55,7 +55,7 @@ func (p *pond) giveBack(i int, last bool) {
 	now := p.now + d.clock
 	credits := d.credits // as first guessed, and then as the store says
 	for {
-		back, most, bounded := d.refund(unused, p.margin, credits, d.age(now, now)+p.exempt)
+		back, most, bounded := d.refund(unused, p.margin, credits, d.age(instant{now, now})+p.exempt)
 		if back > 0 && bounded && p.credits > most {
 			credits = p.credits
 			continue
@@ -152,12 +152,15 @@ func TestWrongRefundsAreFound(t *testing.T) {
 // A lease's age is that of the clock that says more.
 func TestAgeOfALease(t *testing.T) {
 	t.Parallel()
-	l := lease{sent: 1000, started: 50}
-	for _, tc := range []struct{ now, mono, want micros }{
-		{1010, 60, 10}, {1010, 52, 10}, {1002, 60, 10}, {900, 60, 10}, {900, 50, 0},
+	l := lease{drawn: instant{1000, 50}}
+	for _, tc := range []struct {
+		now  instant
+		want micros
+	}{
+		{instant{1010, 60}, 10}, {instant{1010, 52}, 10}, {instant{1002, 60}, 10}, {instant{900, 60}, 10}, {instant{900, 50}, 0},
 	} {
-		if got := l.age(tc.now, tc.mono); got != tc.want {
-			t.Errorf("at %d and %d: %d, want %d", tc.now, tc.mono, got, tc.want)
+		if got := l.age(tc.now); got != tc.want {
+			t.Errorf("at %+v: %d, want %d", tc.now, got, tc.want)
 		}
 	}
 }
@@ -166,8 +169,8 @@ func TestAgeOfALease(t *testing.T) {
 func TestRefundByAClockSetBack(t *testing.T) {
 	t.Parallel()
 	const minute = 60 * second
-	l := lease{sent: 1000 * minute, started: 0, inc: minute, after: 1001 * minute}
-	if back, _, _ := l.refund(minute, 0, 0, l.age(900*minute, 2*minute)); back != 0 {
+	l := lease{drawn: instant{1000 * minute, 0}, inc: minute, after: 1001 * minute}
+	if back, _, _ := l.refund(minute, 0, 0, l.age(instant{900 * minute, 2 * minute})); back != 0 {
 		t.Errorf("%d came back of what was refilled", back)
 	}
 }

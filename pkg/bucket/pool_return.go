@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// giveBack returns money of a lease to the pool. Nothing marks it as done, so a send
+// repay returns money of a lease to the pool. Nothing marks it as done, so a send
 // without an answer is never repeated.
-func (p *Pool) giveBack(ctx context.Context, g giveBack) error {
-	l, unused := g.lease, micros(mulDiv(g.amount, int64(p.limit.period()), p.limit.Capacity)) // never more than was taken
+func (p *Pool) repay(ctx context.Context, rest unspent) error {
+	l, unused := rest.lease, micros(mulDiv(rest.amount, int64(p.limit.period()), p.limit.Capacity)) // never more than was taken
 	for range maxTries {
-		back, u := p.returning(l, unused)
+		back, u := p.repayment(l, unused)
 		if back == 0 {
 			return nil // refilled by now, or a debt was forgiven since the draw
 		}
@@ -34,16 +34,16 @@ func (p *Pool) giveBack(ctx context.Context, g giveBack) error {
 	return nil
 }
 
-// returning is the conditional write that gives back as much of unused as is right by
+// repayment is the conditional write that gives back as much of unused as is right by
 // what is known of the pool, and how much that is, which l no longer holds.
-func (p *Pool) returning(l *lease, unused micros) (micros, *update) {
+func (p *Pool) repayment(l *lease, unused micros) (micros, *update) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	margin := lasting(p.opts.Margin)
 	if p.last.cleared > l.cleared || p.committed() <= margin { // an all but full pool is not worth a write
 		return 0, nil
 	}
-	back, most, bounded := l.refund(unused, margin, max(l.credits, p.last.credits), p.age(l))
+	back, most, bounded := l.refund(unused, margin, max(l.credits, p.last.credits), l.age(p.now()))
 	if back == 0 {
 		return 0, nil
 	}
