@@ -85,9 +85,9 @@ func clearing(client string, limits []Limit, at micros) *update {
 		}
 		if attr := s.cleared(); !slices.Contains(marked, attr) { // once for several periods
 			marked = append(marked, attr)
-			c, now := u.name(attr), u.micros(":now", at)
-			u.setTo(c, " = ", now)
-			u.require("(attribute_not_exists(", c, ") OR ", c, " < ", now, ")")
+			now := u.micros(":now", at)
+			u.setTo(u.name(attr), " = ", now)
+			u.require(u.below(attr, now))
 		}
 	}
 	u.require("attribute_exists(", u.name(attrKey), ")")

@@ -93,9 +93,8 @@ func (u *update) joins(c Client, p presence, last seen, now micros) {
 	case p.evict != "":
 		u.evict(p.evict, last, now)
 	default:
-		n := u.name(attrClients)
-		u.setTo(n, " = if_not_exists(", n, ", ", u.zero(), ") + ", one)
-		u.require("(attribute_not_exists(", n, ") OR ", n, " < ", u.number(":most_clients", maxClients), ")")
+		u.increase(attrClients, one)
+		u.require(u.below(attrClients, u.number(":most_clients", maxClients)))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Prepared is a Request that was checked, with everything worked out that the store
@@ -55,7 +56,7 @@ func (b *Buckets) Prepare(req Request) (*Prepared, error) {
 		b: b, key: req.Key, client: req.Client,
 		maxInFlight: req.MaxInFlight,
 		deadline:    at(req.Deadline),
-		note:        req.Note,
+		note:        slices.Clone(req.Note),
 		charges:     make([]charge, len(req.Charges)),
 	}
 	if err := p.inTime(b.now()); err != nil {

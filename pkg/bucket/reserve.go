@@ -103,23 +103,31 @@ func (a *attempt) run(ctx context.Context, last seen) (Decision, error) {
 		if err != nil {
 			return Decision{}, err
 		}
-		d := a.judge(tats, now)
-		if d.Refused() {
-			b.memory.put(a.key, w.item, now)
-		}
-		full, err := a.inFlight(w.item)
-		if err != nil {
-			return Decision{}, err
-		}
-		if d.Denials = append(d.Denials, full...); d.Refused() {
-			d.Challenged = len(d.Denials) == 0
-			return d, nil
+		if d, err := a.refusal(w.item, tats, now); err != nil || d.Refused() {
+			return d, err
 		}
 		for i, c := range a.charges {
 			forms[i] = c.guess(tats[i], b.now(), try > 0)
 		}
 	}
 	return Decision{}, fmt.Errorf("%w: the item changed under %d tries", ErrUnavailable, maxTries)
+}
+
+// refusal is what an item has against the request. What limits deny is remembered; that
+// too many calls are open is not, since one of them may end at any moment.
+func (a *attempt) refusal(it item, tats []micros, now micros) (Decision, error) {
+	d := a.judge(tats, now)
+	if d.Refused() {
+		a.b.memory.put(a.key, it, now)
+	}
+	full, err := a.inFlight(it)
+	if err != nil {
+		return Decision{}, err
+	}
+	if len(full) > 0 {
+		d.Denials, d.Challenged = append(d.Denials, full...), false
+	}
+	return d, nil
 }
 
 // admitted answers with the receipt.
@@ -221,12 +229,12 @@ func (a *attempt) reserve(forms []form, last seen, now micros) *update {
 	}
 	place, _ := a.client.place(last, now)
 	u.joins(a.client, place, last, now)
-	h, o := u.name(holdAttr(a.id)), u.name(attrOpen)
+	h := u.name(holdAttr(a.id))
 	u.setTo(h, " = ", u.binary(":hold", a.mark))
-	u.setTo(o, " = if_not_exists(", o, ", ", u.zero(), ") + ", u.one())
+	u.increase(attrOpen, u.one())
 	u.expires(a.b.itemExpiry(now, a.deadline+lasting(HoldGrace)-now))
 	u.require("attribute_not_exists(", h, ")")
-	u.require("(attribute_not_exists(", o, ") OR ", o, " < ", u.number(":most", int64(a.maxInFlight)), ")")
+	u.require(u.below(attrOpen, u.number(":most", int64(a.maxInFlight))))
 	return u
 }
 

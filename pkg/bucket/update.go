@@ -123,7 +123,7 @@ func (u *update) advance(s slot, f form, now, inc, bound micros) {
 		return
 	}
 	u.setTo(t, " = ", u.micros(":tat_"+s.name, f.base+inc))
-	u.require("(attribute_not_exists(", t, ") OR ", t, " <= ", u.micros(":base", f.base), ")")
+	u.require(u.atMost(s.tat(), ":base", f.base))
 }
 
 // overrun moves a TAT on by what exceeded a reservation, given what it is believed to
@@ -146,15 +146,27 @@ func (u *update) overrun(s slot, inc, tat, now, most micros) {
 
 // giveBack takes a TAT back by n and counts that in the credits.
 func (u *update) giveBack(s slot, n micros) {
-	t, g, back := u.name(s.tat()), u.name(s.credits()), u.micros(":back_"+s.name, n)
+	t, back := u.name(s.tat()), u.micros(":back_"+s.name, n)
 	u.setTo(t, " = ", t, " - ", back)
-	u.setTo(g, " = if_not_exists(", g, ", ", u.zero(), ") + ", back)
+	u.increase(s.credits(), back)
 }
 
 // fence adds what every clear adds to a limit's credits.
 func (u *update) fence(s slot) {
-	g := u.name(s.credits())
-	u.setTo(g, " = if_not_exists(", g, ", ", u.zero(), ") + ", u.micros(":fence_"+strconv.FormatInt(int64(s.period/second), 10), clearCredits*s.period))
+	u.increase(s.credits(), u.micros(":fence_"+s.name, clearCredits*s.period))
+}
+
+// increase adds a value to a number, which is 0 where it is absent, and decrease takes
+// one off a count.
+
+func (u *update) increase(attr, value string) {
+	a := u.name(attr)
+	u.setTo(a, " = if_not_exists(", a, ", ", u.zero(), ") + ", value)
+}
+
+func (u *update) decrease(attr string) {
+	a := u.name(attr)
+	u.setTo(a, " = ", a, " - ", u.one())
 }
 
 // expires sets when the store may drop the item, in s.
@@ -162,15 +174,10 @@ func (u *update) expires(at int64) { u.setTo(u.name(attrExpires), " = ", u.numbe
 
 // leaves takes a call out of the counts of open ones.
 func (u *update) leaves(client string) {
-	u.decrement(attrOpen)
+	u.decrease(attrOpen)
 	if client != "" {
-		u.decrement(openAttr(client))
+		u.decrease(openAttr(client))
 	}
-}
-
-func (u *update) decrement(attr string) {
-	o := u.name(attr)
-	u.setTo(o, " = ", o, " - ", u.one())
 }
 
 // still is the condition that a time is what it was; 0: absent.
@@ -181,8 +188,16 @@ func (u *update) still(attr, label string, m micros) string {
 	return u.name(attr) + " = " + u.micros(label, m)
 }
 
-// atMost is the condition that a time is absent or not above m.
+// atMost is the condition that a time is absent or not above m, and below the one that
+// a number is absent or below a value.
+
 func (u *update) atMost(attr, label string, m micros) string {
+	return u.absentOr(attr, " <= "+u.micros(label, m))
+}
+
+func (u *update) below(attr, value string) string { return u.absentOr(attr, " < "+value) }
+
+func (u *update) absentOr(attr, is string) string {
 	a := u.name(attr)
-	return "(attribute_not_exists(" + a + ") OR " + a + " <= " + u.micros(label, m) + ")"
+	return "(attribute_not_exists(" + a + ") OR " + a + is + ")"
 }
