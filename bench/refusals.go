@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
+	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
@@ -103,7 +103,7 @@ func (l *lab) refuse(ctx context.Context, kind refusal) ([]float64, error) {
 	db, now := &metered{Client: client}, time.Now()
 	clock := func() time.Time { return now }
 	var log, metrics bytes.Buffer
-	h, err := handler.Build(ctx, handler.Parts{
+	h, err := chatapi.Build(ctx, chatapi.Parts{
 		Policy: p, DynamoDB: db, Bucket: bucket.Options{Table: name}, Now: clock,
 		Log: environ.NewLog(&log), Metrics: emf.New(&metrics, "tokenfuse", clock),
 		Secret: func(context.Context, policy.Secret) (string, error) { return "a-secret-of-this-bench-alone", nil },

@@ -16,15 +16,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
-	"github.com/tokenfuse/tokenfuse/internal/auth"
-	"github.com/tokenfuse/tokenfuse/internal/challenge"
+	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
-	"github.com/tokenfuse/tokenfuse/internal/fuse"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
-	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
 )
 
 // requestCost is what a request costs outside the store and the provider, both
@@ -70,45 +67,19 @@ func requestCost(ctx context.Context, l *lab) ([]table, error) {
 	return []table{t}, nil
 }
 
-// handler is the generate function with the configuration's policy.
+// handler is the generate function with the configuration's policy, but tokens of the
+// bench's own issuer.
 func (l *lab) handler(ctx context.Context, users *signer, clock *ticker) (http.Handler, error) {
-	secret := []byte("a secret of this bench alone")
-	networks, err := fingerprint.New(secret)
-	if err != nil {
-		return nil, err
-	}
-	source, err := fingerprint.NewSource()
-	if err != nil {
-		return nil, err
-	}
-	altcha, err := challenge.NewAltcha(secret, clock.now)
-	if err != nil {
-		return nil, err
-	}
-	verifier, err := auth.New(ctx, auth.Config{Issuer: benchIssuer, Audience: benchAudience, JWKSURL: benchIssuer + "keys",
-		HTTPClient: &http.Client{Transport: users}})
-	if err != nil {
-		return nil, err
-	}
-	store := instantStore(l.policy.LongestPeriod())
-	b, err := l.buckets(store, "limits", clock.now)
-	if err != nil {
-		return nil, err
-	}
-	pools := map[string]*bucket.Pool{}
-	for name, p := range l.policy.Pools {
-		if pools[name], err = b.NewPool("pool#"+name, int64(p.Ceiling), p.Period, bucket.PoolOptions{Monotonic: clock.elapsed}); err != nil {
-			return nil, err
-		}
-	}
+	p := *l.policy
+	p.Auth = &policy.Auth{Issuer: benchIssuer, Audience: benchAudience, JWKSURL: benchIssuer + "keys"}
 	providers := map[string]provider.Provider{}
-	for name := range l.policy.Providers {
+	for name := range p.Providers {
 		providers[name] = instantProvider{}
 	}
-	return handler.New(handler.Config{
-		Policy: l.policy, Buckets: b, Providers: providers, Verifier: verifier, Pools: pools,
-		Fuse: fuse.NewReader(store, "limits", clock.now), Networks: networks, Source: source, Challenges: altcha, Altcha: altcha,
-		Log: environ.NewLog(io.Discard), Now: clock.now,
+	return chatapi.Build(ctx, chatapi.Parts{
+		Policy: &p, DynamoDB: instantStore(p.LongestPeriod()), Bucket: bucket.Options{Table: "limits"}, Pool: bucket.PoolOptions{Monotonic: clock.elapsed},
+		Secret:    func(context.Context, policy.Secret) (string, error) { return "a secret of this bench alone", nil },
+		Providers: providers, Keys: &http.Client{Transport: users}, Log: environ.NewLog(io.Discard), Now: clock.now,
 	})
 }
 
@@ -207,7 +178,9 @@ func (a *answering) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dy
 	return &dynamodb.GetItemOutput{}, nil
 }
 
-var _ bucket.DynamoDB = (*answering)(nil)
+func (a *answering) PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	return &dynamodb.PutItemOutput{}, nil
+}
 
 // instantProvider answers every call at once, in parts as a model would.
 type instantProvider struct{}

@@ -23,7 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
-	generate "github.com/tokenfuse/tokenfuse/functions/generate/handler"
+	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
 	"github.com/tokenfuse/tokenfuse/functions/spendalarm/alarm"
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
@@ -77,7 +77,7 @@ type world struct {
 	limits  bucket.Options            // of generate and clearlimit
 	ledgers *ledger.Options           // of generate and spendalarm
 
-	generate   *generate.Handler
+	generate   *chatapi.Handler
 	clearlimit func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error)
 	spendalarm *alarm.Handler
 }
@@ -126,9 +126,9 @@ func newWorld(t *testing.T, s *stack) *world {
 }
 
 // newGenerate makes a process of generate.
-func (w *world) newGenerate(limits bucket.Options, network http.RoundTripper, opts ...func(*dynamodb.Options)) *generate.Handler {
+func (w *world) newGenerate(limits bucket.Options, network http.RoundTripper, opts ...func(*dynamodb.Options)) *chatapi.Handler {
 	w.t.Helper()
-	h, err := generate.Build(w.t.Context(), generate.Parts{Policy: w.policy, DynamoDB: w.db(network, opts...), Bucket: limits, Ledger: w.ledger(network, opts...),
+	h, err := chatapi.Build(w.t.Context(), chatapi.Parts{Policy: w.policy, DynamoDB: w.db(network, opts...), Bucket: limits, Ledger: w.ledger(network, opts...),
 		Secret: secret, Log: w.log("Generate"), Metrics: emf.New(&w.metrics, w.namespace("Generate"), w.now), Now: w.now})
 	if err != nil {
 		w.t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
-	generate "github.com/tokenfuse/tokenfuse/functions/generate/handler"
+	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
 	"github.com/tokenfuse/tokenfuse/functions/spendalarm/alarm"
 	"github.com/tokenfuse/tokenfuse/internal/exposure"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
@@ -256,7 +256,7 @@ type deployment struct {
 	policy     *policy.Policy
 	db         *dynamodb.Client
 	table      string
-	generate   *generate.Handler
+	generate   *chatapi.Handler
 	clearlimit func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error)
 	spendalarm *alarm.Handler
 }
@@ -281,7 +281,7 @@ func deploy(t *testing.T, text string) *deployment {
 	}
 	log := slog.New(slog.DiscardHandler)
 	read := func(context.Context, policy.Secret) (string, error) { return secret, nil }
-	if s.generate, err = generate.Build(t.Context(), generate.Parts{Policy: s.policy, DynamoDB: s.db, Bucket: buckets, Ledger: events, Secret: read, Log: log}); err != nil {
+	if s.generate, err = chatapi.Build(t.Context(), chatapi.Parts{Policy: s.policy, DynamoDB: s.db, Bucket: buckets, Ledger: events, Secret: read, Log: log}); err != nil {
 		t.Fatalf("generate does not start: %v", err)
 	}
 	support, err := admin.Build(t.Context(), admin.Parts{Policy: s.policy, DynamoDB: s.db, Bucket: buckets, Secret: read, Log: log})
@@ -402,7 +402,7 @@ func TestCallsOfAPass(t *testing.T) {
 				t.Fatal(err)
 			}
 			l := limits.OfTier(p.Tiers[policy.Anonymous], limits.Pass)[0]
-			if !l.PassCalls || l.Validate() != nil {
+			if l.Role != limits.PassCalls || l.Validate() != nil {
 				t.Fatalf("%+v", l)
 			}
 			admitted := func(calls int64) bool {
@@ -466,7 +466,7 @@ func TestLargestItem(t *testing.T) {
 		}
 		it["o_"+client] = n(1)
 		for _, l := range limits.Of(s.policy, tier, limits.Network) {
-			if !l.OfClient {
+			if !l.OfClient() {
 				continue
 			}
 			suffix := fmt.Sprintf("%s_%s_%d", client, l.Name, int64(l.Period.Seconds()))

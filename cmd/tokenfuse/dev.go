@@ -20,7 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 
-	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
+	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
@@ -106,7 +106,7 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	for i := range instances {
-		h, err := handler.Build(ctx, handler.Parts{
+		h, err := chatapi.Build(ctx, chatapi.Parts{
 			Policy: p, DynamoDB: on.DynamoDB(), Bucket: bucket.Options{Table: on.Limits}, Secret: secrets, Log: log, Ledger: spend,
 			AWS:              bedrock,
 			AllowTestSecrets: true, // there is nobody to keep out, and challenge providers hand them out for this

@@ -18,7 +18,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
+	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
@@ -61,7 +61,7 @@ func newEntrance(f *testing.F) *entrance {
 	old := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	f.Cleanup(func() { slog.SetDefault(old) })
-	h, err := handler.Build(context.Background(), handler.Parts{Policy: p, DynamoDB: db, Bucket: bucket.Options{Table: table}, Log: slog.Default(),
+	h, err := chatapi.Build(context.Background(), chatapi.Parts{Policy: p, DynamoDB: db, Bucket: bucket.Options{Table: table}, Log: slog.Default(),
 		Secret: func(context.Context, policy.Secret) (string, error) { return fingerprintSecret, nil }})
 	if err != nil {
 		f.Fatal(err)

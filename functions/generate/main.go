@@ -10,7 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tokenfuse/tokenfuse/functions/generate/handler"
+	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
@@ -40,7 +40,7 @@ func build(ctx context.Context) (any, error) {
 	}
 	starting, cancel := environ.Starting(ctx)
 	defer cancel()
-	h, err := handler.Build(ctx, handler.Parts{
+	h, err := chatapi.Build(ctx, chatapi.Parts{
 		Policy:   p,
 		DynamoDB: db,
 		Ledger:   events,

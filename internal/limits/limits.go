@@ -48,38 +48,53 @@ func (k Kind) ShownID(id string) string {
 // calls are not rounded up one by one. People see it in Unit: Shown and Asked.
 type Limit struct {
 	bucket.Limit
-	Unit      policy.Unit
-	Quota     bool // a number of results
-	Network   bool // of a whole network of anonymous callers
-	OfClient  bool // of one client in it
-	PassCalls bool // the number of calls that a pass is good for
+	Unit policy.Unit
+	Role Role
 }
+
+// Role is whose a limit is and what it counts.
+type Role uint8
+
+const (
+	Own         Role = iota // use, by an identity that is one caller: a user or a pass
+	OfNetwork               // use, by a whole network of anonymous callers
+	OfClient                // use, by one client of a network
+	Quota                   // results of a feature, for an identity that is one caller
+	ClientQuota             // results of a feature, for one client of a network
+	PassCalls               // the calls that a pass is good for
+)
+
+// OfClient reports whether each client of a network has the limit for itself.
+func (l Limit) OfClient() bool { return l.Role == OfClient || l.Role == ClientQuota }
+
+// IsQuota reports whether the limit is a feature's quota.
+func (l Limit) IsQuota() bool { return l.Role == Quota || l.Role == ClientQuota }
+
+// CountsResults reports whether the limit is used by calls that gave a result, and by
+// no others.
+func (l Limit) CountsResults() bool { return l.IsQuota() || l.Role == PassCalls }
 
 // OfTier are a tier's limits of one identity. Tokens and money come back when
 // they were not used; requests never do, or failing calls would be free.
 func OfTier(t *policy.Tier, k Kind) []Limit {
 	var limits []Limit
-	add := func(l *policy.Limit, r bucket.Return, mark func(*Limit)) {
-		if l == nil {
-			return
+	add := func(l *policy.Limit, r bucket.Return, role Role) {
+		if l != nil {
+			limits = append(limits, newLimit(l, r, role))
 		}
-		made := newLimit(l, r)
-		if mark != nil {
-			mark(&made)
-		}
-		limits = append(limits, made)
 	}
-	var own func(*Limit)
+	own := Own
 	switch k {
 	case Network:
-		own = func(l *Limit) { l.OfClient = true }
+		own = OfClient
 		if n := t.Network; n != nil {
-			whole := func(l *Limit) { l.Network = true }
-			add(n.Requests, bucket.Never, whole)
-			add(n.Tokens, bucket.OnSettle, whole)
+			add(n.Requests, bucket.Never, OfNetwork)
+			add(n.Tokens, bucket.OnSettle, OfNetwork)
 		}
 	case Pass:
-		add(t.Passes.CallsLimit(), bucket.OnExpiry, func(l *Limit) { l.PassCalls, l.Life = true, t.Passes.TTL })
+		calls := newLimit(t.Passes.CallsLimit(), bucket.OnExpiry, PassCalls)
+		calls.Life = t.Passes.TTL
+		limits = append(limits, calls)
 	}
 	add(t.Requests, bucket.Never, own)
 	add(t.Tokens, bucket.OnSettle, own)
@@ -92,9 +107,11 @@ func OfFeature(f *policy.Feature, k Kind) []Limit {
 	if f.Quota == nil {
 		return nil
 	}
-	l := newLimit(f.Quota, bucket.OnExpiry)
-	l.Quota, l.OfClient = true, k == Network
-	return []Limit{l}
+	role := Quota
+	if k == Network {
+		role = ClientQuota
+	}
+	return []Limit{newLimit(f.Quota, bucket.OnExpiry, role)}
 }
 
 // Of are all limits that calls of a tier's identity are held against: the tier's,
@@ -109,13 +126,11 @@ func Of(p *policy.Policy, t *policy.Tier, k Kind) []Limit {
 
 // OfPasses is the limit on the passes that a network may obtain.
 func OfPasses(p *policy.Passes) Limit {
-	l := newLimit(&p.Limit, bucket.OnSettle)
-	l.Network = true
-	return l
+	return newLimit(&p.Limit, bucket.OnSettle, OfNetwork)
 }
 
-func newLimit(l *policy.Limit, r bucket.Return) Limit {
-	return Limit{Limit: bucket.Limit{Name: l.Name, Capacity: l.Capacity * scale(l.Unit), Period: l.Period, Return: r}, Unit: l.Unit}
+func newLimit(l *policy.Limit, r bucket.Return, role Role) Limit {
+	return Limit{Limit: bucket.Limit{Name: l.Name, Capacity: l.Capacity * scale(l.Unit), Period: l.Period, Return: r}, Unit: l.Unit, Role: role}
 }
 
 // scale is how many of a bucket's units make one of a limit's. The largest spend

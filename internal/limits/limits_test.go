@@ -33,7 +33,8 @@ func TestLimitsOfTheShippedPolicy(t *testing.T) {
 					t.Errorf("%s, %s: limit %+v, %v", name, kind, l, err)
 				}
 				seen[l.Name] = true
-				if l.OfClient && kind != Network || l.Network && (l.OfClient || kind != Network) || l.PassCalls && kind != Pass {
+				if (l.OfClient() || l.Role == OfNetwork) && kind != Network ||
+					l.Role == PassCalls && kind != Pass || kind == Network && l.Role != OfNetwork && !l.OfClient() {
 					t.Errorf("%s, %s: limit %+v", name, kind, l)
 				}
 			}

@@ -13,7 +13,7 @@ import (
 // down, what is asked up, and a wait is until a whole one fits.
 func TestMoneyIsShownInMicroDollars(t *testing.T) {
 	t.Parallel()
-	l := newLimit(&policy.Limit{Name: "spend", Unit: policy.USDMicros, Capacity: 10_000, Period: 1_000_000 * time.Second}, bucket.OnSettle)
+	l := newLimit(&policy.Limit{Name: "spend", Unit: policy.USDMicros, Capacity: 10_000, Period: 1_000_000 * time.Second}, bucket.OnSettle, Own)
 	if l.Capacity != 10_000_000_000 {
 		t.Errorf("the bucket holds %d", l.Capacity)
 	}
@@ -34,12 +34,12 @@ func TestMoneyIsShownInMicroDollars(t *testing.T) {
 	if got := LeftOf(l, bucket.Status{FullIn: math.MaxInt64, NextIn: math.MaxInt64}); got.Reset <= 0 || got.RetryAfter <= 0 {
 		t.Errorf("waits without end come out as %+v", got)
 	}
-	tokens := newLimit(&policy.Limit{Name: "tokens", Unit: policy.Tokens, Capacity: 7, Period: time.Hour}, bucket.OnSettle)
+	tokens := newLimit(&policy.Limit{Name: "tokens", Unit: policy.Tokens, Capacity: 7, Period: time.Hour}, bucket.OnSettle, Own)
 	if tokens.Capacity != 7 || tokens.Shown(3) != 3 || tokens.Asked(3) != 3 {
 		t.Errorf("tokens are counted otherwise: %+v", tokens)
 	}
 	// The largest that a policy may have.
-	most := newLimit(&policy.Limit{Name: "spend", Unit: policy.USDMicros, Capacity: 1_000_000_000_000, Period: 366 * 24 * time.Hour}, bucket.OnSettle)
+	most := newLimit(&policy.Limit{Name: "spend", Unit: policy.USDMicros, Capacity: 1_000_000_000_000, Period: 366 * 24 * time.Hour}, bucket.OnSettle, Own)
 	if err := most.Validate(); err != nil || most.Shown(most.Capacity) != 1_000_000_000_000 {
 		t.Errorf("%+v, %v", most, err)
 	}

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 )
 
@@ -15,11 +14,6 @@ type Message struct {
 // IsInstruction reports whether m tells the model how to behave, and is no side of the
 // conversation.
 func (m Message) IsInstruction() bool { return m.Role == "system" || m.Role == "developer" }
-
-// FirstInstruction is the index of the first message that is an instruction, or -1.
-func (r *ChatRequest) FirstInstruction() int {
-	return slices.IndexFunc(r.Messages, Message.IsInstruction)
-}
 
 func readMessages(r *ChatRequest, f field) *Error {
 	var raws []json.RawMessage

@@ -95,7 +95,7 @@ func (h *Handler) chosen(t *target, kind string) ([]held, *openai.Error) {
 func (h *Handler) hasClients(t *target, kind string) bool {
 	tier := h.Policy.Tiers[policy.Anonymous]
 	return t.kind == limits.Network && tier != nil && slices.ContainsFunc(limits.Of(h.Policy, tier, t.kind),
-		func(l limits.Limit) bool { return l.OfClient && l.Name == kind })
+		func(l limits.Limit) bool { return l.OfClient() && l.Name == kind })
 }
 
 // namesOf are the names of limits, each once.

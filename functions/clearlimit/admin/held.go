@@ -43,13 +43,13 @@ func (h *Handler) held(t *target) []held {
 	}
 	var list []held
 	for _, l := range known {
-		if !l.OfClient {
+		if !l.OfClient() {
 			list = append(list, held{stored: t.state.HasLimit("", l.Limit), versions: []version{{Limit: l}}})
 		}
 	}
 	for _, client := range t.state.Clients {
 		for _, l := range known {
-			if l.OfClient && t.state.HasLimit(client, l.Limit) {
+			if l.OfClient() && t.state.HasLimit(client, l.Limit) {
 				list = append(list, held{client: client, stored: true, versions: []version{{Limit: l}}})
 			}
 		}

@@ -238,7 +238,7 @@ func (g *rig) request(t *target, tier, client string, costs map[string]int64) bu
 	costs = maps.Clone(costs)
 	for _, l := range append(limits.Of(g.policy, g.policy.Tiers[tier], t.kind), limits.OfPasses(g.policy.Tiers["anonymous"].Passes)) {
 		if cost := costs[l.Name]; cost > 0 {
-			req.Charges = append(req.Charges, bucket.Charge{Limit: l.Limit, Cost: inBucket(l.Name, cost), OfClient: l.OfClient})
+			req.Charges = append(req.Charges, bucket.Charge{Limit: l.Limit, Cost: inBucket(l.Name, cost), OfClient: l.OfClient()})
 			delete(costs, l.Name)
 		}
 	}

@@ -1,0 +1,108 @@
+package chatapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/admission"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/provider"
+)
+
+// chat answers POST /v1/chat/completions.
+func (h *Handler) chat(w http.ResponseWriter, r *http.Request, e *entry) *openai.Error {
+	body, apiErr := openai.ReadBody(r)
+	if apiErr != nil {
+		return apiErr
+	}
+	id, apiErr := h.identify(r)
+	if apiErr != nil {
+		return apiErr
+	}
+	e.identify(id)
+	req, apiErr := openai.ParseChat(body)
+	if apiErr != nil {
+		return apiErr
+	}
+	call, apiErr := h.prepare(r, e, id, req)
+	if apiErr != nil {
+		return apiErr
+	}
+	a, apiErr := h.admit(w, r, e, id, call)
+	if apiErr != nil {
+		return apiErr
+	}
+	return h.exchange(w, r, e, id, req, a)
+}
+
+// prepare finds what the model field names and holds the request against its caps.
+func (h *Handler) prepare(r *http.Request, e *entry, id identity, req *openai.ChatRequest) (*admission.Call, *openai.Error) {
+	offer, refusal := h.admission.Offer(id.Caller, req.Model)
+	if refusal != nil {
+		return nil, h.refused(r, refusal, id, req.Model)
+	}
+	e.feature = offer.Feature.Name
+	call, refusal := offer.Cap(admission.Prompt{Messages: req.Messages, MaxOutput: req.MaxOutput(), Format: len(req.ResponseFormat)})
+	if refusal != nil {
+		return nil, h.refused(r, refusal, id, req.Model)
+	}
+	model := offer.Candidates[0].Model
+	req.Messages = call.Messages // as they go upstream
+	switch name := model.Provider.Kind.Unsupported(req); name {
+	case "":
+	case "messages":
+		return nil, openai.Errorf(openai.InvalidValue, name, "The messages have no text.")
+	default:
+		return nil, openai.Errorf(openai.UnsupportedParameter, name, "%s is not supported by %s.", name, e.feature)
+	}
+	return call, endIn(r.Context(), call, model.Provider.Timeout)
+}
+
+// endIn sets when the provider call ends at the latest, a fallback included, so that
+// settling is over before the invocation is.
+func endIn(ctx context.Context, call *admission.Call, timeout time.Duration) *openai.Error {
+	now := time.Now() // contexts go by the real clock
+	call.End = now.Add(timeout)
+	if hard, ok := ctx.Deadline(); ok && hard.Add(-admission.SettleMargin).Before(call.End) {
+		call.End = hard.Add(-admission.SettleMargin)
+	}
+	if !call.End.After(now) {
+		return openai.Errorf(openai.ProviderTimeout, "", "There is not enough time left for this call.")
+	}
+	return nil
+}
+
+// outgoing is what goes to a model. It is streamed wherever the model can, also for a
+// caller who wants one piece: so what was made is known if time runs out.
+func outgoing(req *openai.ChatRequest, call *admission.Call, m *policy.Model) provider.Request {
+	return provider.Request{
+		Model:           m.ID,
+		Messages:        call.Messages,
+		MaxTokensField:  m.MaxTokensField,
+		MaxOutputTokens: int(call.MaxOutput),
+		Stream:          m.Stream,
+		Sampling:        req.Sampling,
+		ResponseFormat:  req.ResponseFormat,
+	}
+}
+
+// admit reserves the worst case of a call, or says why not.
+func (h *Handler) admit(w http.ResponseWriter, r *http.Request, e *entry, id identity, call *admission.Call) (*admission.Admission, *openai.Error) {
+	begun := time.Now()
+	a, refusal := h.admission.Admit(r.Context(), id.Caller, call)
+	e.asking = time.Since(begun)
+	if refusal == nil {
+		e.admission = a
+		return a, nil
+	}
+	if refusal.Kind == admission.OverLimit || refusal.Kind == admission.TooManyOpen {
+		callHeaders(w.Header(), call)
+	}
+	if refusal.Kind == admission.OverLimit {
+		h.limitHeaders(w.Header(), call.Offer, refusal.States, refusal)
+	}
+	h.learnDenied(r.Context(), id, refusal)
+	return nil, h.refused(r, refusal, id, call.Offer.Feature.Name)
+}

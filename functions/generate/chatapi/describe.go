@@ -1,0 +1,61 @@
+package chatapi
+
+import (
+	"net/http"
+
+	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
+)
+
+// models answers GET /v1/models: the features that the caller may use.
+func (h *Handler) models(w http.ResponseWriter, r *http.Request, e *entry) *openai.Error {
+	id, apiErr := h.identify(r)
+	if apiErr != nil {
+		return apiErr
+	}
+	e.identify(id)
+	type model struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		Created int64  `json:"created"`
+		OwnedBy string `json:"owned_by"`
+	}
+	list := struct {
+		Object string  `json:"object"`
+		Data   []model `json:"data"`
+	}{"list", []model{}}
+	for _, name := range h.Policy.FeatureNames(id.Tier.Name) {
+		list.Data = append(list.Data, model{name, "model", h.started.Unix(), "tokenfuse"})
+	}
+	openai.Answer(w, list)
+	return nil
+}
+
+// limits answers GET /v1/limits: the caller's own limits as they stand.
+func (h *Handler) limits(w http.ResponseWriter, r *http.Request, e *entry) *openai.Error {
+	id, apiErr := h.identify(r)
+	if apiErr != nil {
+		return apiErr
+	}
+	e.identify(id)
+	standing, refusal := h.admission.Standing(r.Context(), id.Caller)
+	if refusal != nil {
+		return storeDown("The limits could not be read")
+	}
+	var view struct {
+		Identity struct {
+			Kind string `json:"kind"`
+			ID   string `json:"id"`
+			Tier string `json:"tier"`
+		} `json:"identity"`
+		Fuse      string `json:"fuse"`
+		Challenge struct {
+			Required bool `json:"required"`
+		} `json:"challenge"`
+		Limits []limits.View `json:"limits"`
+	}
+	view.Identity.Kind, view.Identity.ID, view.Identity.Tier = id.Kind.Shown(), id.shownID(), id.Tier.Name
+	view.Fuse, view.Challenge.Required, view.Limits = string(standing.Fuse), standing.ChallengeDue, standing.Limits
+	openai.Answer(w, view)
+	return nil
+}

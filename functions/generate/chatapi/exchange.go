@@ -1,0 +1,161 @@
+package chatapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/admission"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/internal/provider"
+)
+
+// stallMargin is how long after the end of its call a stalled reader may hold
+// up the end of the answer.
+const stallMargin = 500 * time.Millisecond
+
+// exchange is one provider call and its answer to the caller.
+type exchange struct {
+	h         *Handler
+	w         http.ResponseWriter
+	rc        *http.ResponseController
+	ctx       context.Context // the request's
+	entry     *entry
+	identity  identity
+	req       *openai.ChatRequest
+	admission *admission.Admission
+	meter     admission.Meter // of whoever was asked last
+	held      time.Duration   // how long the caller has kept us from writing
+	called    time.Time       // when the provider was
+	settled   bool
+}
+
+// exchange calls, settles and answers.
+func (h *Handler) exchange(w http.ResponseWriter, r *http.Request, e *entry, id identity, req *openai.ChatRequest, a *admission.Admission) *openai.Error {
+	ctx, rc := r.Context(), http.NewResponseController(w)
+	_ = rc.SetWriteDeadline(a.Call.End.Add(stallMargin)) // not every writer has one
+	x := &exchange{h: h, w: w, rc: rc, ctx: ctx, entry: e, identity: id, req: req, admission: a, meter: a.Meter(ctx, a.Call.Offer.Candidates[0]), called: time.Now()}
+	defer x.settle() // on every way out, a panic included
+	callCtx, cancel := context.WithDeadline(ctx, a.Call.End)
+	defer cancel()
+	answer, err := x.ask(callCtx)
+	if err != nil {
+		return x.failed(err)
+	}
+	defer answer.Close()
+	if req.Stream {
+		return x.stream(answer)
+	}
+	return x.buffer(answer)
+}
+
+// ask calls the feature's model or, if that fails for nothing and without its fault,
+// the fallback: at most one of them bills the call.
+func (x *exchange) ask(ctx context.Context) (answer provider.Answer, err error) {
+	for i, candidate := range x.admission.Call.Offer.Candidates {
+		if i > 0 {
+			logger(x.ctx).Warn("the fallback is asked", "feature", x.entry.feature, "model", candidate.Model.Name, "error", err)
+			x.meter = x.admission.Meter(x.ctx, candidate)
+		}
+		answer, err = x.h.providers[candidate.Model.Provider.Name].Call(ctx, outgoing(x.req, x.admission.Call, candidate.Model))
+		if err == nil || !mayFallBack(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return answer, err
+}
+
+// mayFallBack reports whether another model may be asked after err: nothing was
+// billed, and it is not the request that is wrong.
+func mayFallBack(err error) bool {
+	var e *provider.Error
+	if !errors.As(err, &e) || e.Billed() {
+		return false
+	}
+	switch e.Status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return false
+	}
+	return true
+}
+
+// settle settles by what is known of the call, once.
+func (x *exchange) settle() {
+	if x.settled {
+		return
+	}
+	x.settled = true
+	m := &x.meter
+	x.entry.calling = time.Since(x.called)
+	if (m.Usage == nil || !m.Finished) && m.Ending != admission.Unbilled && x.gone() {
+		m.Ending = admission.Left
+	}
+	// The rest of the answer comes after the settle, which may take its time.
+	_ = x.rc.SetWriteDeadline(x.admission.Call.End.Add(admission.SettleMargin - stallMargin))
+	m.Count()
+	if m.Overran {
+		x.entry.overran = m.Model.Name
+	}
+	ctx, cancel := detached(x.ctx, admission.SettleTime)
+	defer cancel()
+	x.entry.bill = x.admission.Settle(ctx, m.Tally)
+	if x.entry.bill.Settled {
+		x.h.learn(ctx, x.identity)
+	}
+}
+
+// gone reports whether the caller has left, or has stalled for so long that the
+// answer may have failed for that. Only the caller cancels a request.
+func (x *exchange) gone() bool {
+	return errors.Is(x.ctx.Err(), context.Canceled) || x.held > stallMargin
+}
+
+// failed settles a call whose answer failed, and says how.
+func (x *exchange) failed(err error) *openai.Error {
+	var p *provider.Error
+	if !errors.As(err, &p) {
+		p = &provider.Error{Failure: provider.Broken}
+	}
+	if !p.Billed() {
+		x.meter.Ending = admission.Unbilled
+	}
+	x.settle()
+	if x.meter.Ending == admission.Left {
+		return x.notTaken()
+	}
+	logger(x.ctx).Warn("provider call failed", "feature", x.entry.feature, "model", x.meter.Model.Name, "error", err)
+	c, what := openai.ProviderError, "The model failed to answer."
+	if p.Failure == provider.Timeout {
+		c, what = openai.ProviderTimeout, "The model did not answer in time."
+	}
+	e := openai.Errorf(c, "", "%s %s Try again later.", what, x.entry.taken())
+	e.Upstream = p.Status
+	return e
+}
+
+func (x *exchange) notTaken() *openai.Error {
+	return openai.Errorf(openai.CallerLeft, "", "The answer was not taken in time. %s", x.entry.taken())
+}
+
+var errUnfinished = &provider.Error{Failure: provider.Broken, Err: errors.New("the answer has no finish_reason")}
+
+// next waits for the next part; io.EOF is the end of a finished answer. What
+// breaks after the finish_reason takes nothing from the answer.
+func (x *exchange) next(answer provider.Answer) (provider.Part, error) {
+	if x.meter.Overran {
+		return provider.Part{}, io.EOF // the rest is not read
+	}
+	p, err := answer.Next()
+	switch {
+	case err == nil:
+		x.meter.Take(&p)
+		return p, nil
+	case x.meter.Finished:
+		return p, io.EOF
+	case errors.Is(err, io.EOF):
+		return p, errUnfinished
+	}
+	return p, err
+}

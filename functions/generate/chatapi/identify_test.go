@@ -1,0 +1,299 @@
+package chatapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
+)
+
+type shownIdentity struct{ Kind, ID, Tier string }
+
+// whoIs asks /v1/limits whom a request is from.
+func (g *rig) whoIs(t *testing.T, edit func(*http.Request)) shownIdentity {
+	t.Helper()
+	r := g.request(http.MethodGet, "/v1/limits", "", "")
+	edit(r)
+	a := g.do(r)
+	var view struct{ Identity shownIdentity }
+	if err := json.Unmarshal([]byte(a.body), &view); err != nil || a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	return view.Identity
+}
+
+func TestAnonymousForms(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	want := g.whoIs(t, func(*http.Request) {})
+	if want.Kind != "anonymous" || want.Tier != "anonymous" {
+		t.Fatalf("%+v", want)
+	}
+	for _, value := range []string{"", " ", "Bearer", "Bearer ", "bearer", "BEARER   ", "Bearer anonymous", "bearer anonymous", "Bearer  anonymous"} {
+		if got := g.whoIs(t, func(r *http.Request) { r.Header.Set("Authorization", value) }); got != want {
+			t.Errorf("%q: %+v, want %+v", value, got, want)
+		}
+	}
+	// An unauthenticated caller of a deployment without users is one, too.
+	alone := newRig(t, func(yaml string) string {
+		i, j := strings.Index(yaml, "  user: "), strings.Index(yaml, "auth: ")
+		yaml = yaml[:i] + yaml[j:]
+		i, j = strings.Index(yaml, "auth: "), strings.Index(yaml, "cors: ")
+		yaml = yaml[:i] + yaml[j:]
+		i, j = strings.Index(yaml, "  cv: "), strings.Index(yaml, "tiers:\n")
+		return yaml[:i] + yaml[j:]
+	})
+	if a := alone.chat("anonymous", chatBody("docqa", "Hi")); a.status != http.StatusOK {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	alone.refused(t, alone.chat(g.token("123", ""), chatBody("docqa", "Hi")), openai.InvalidToken, "")
+}
+
+func TestTokenForms(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	user := g.token("123", "")
+	for _, value := range []string{"Bearer " + user, "bearer " + user, "BEARER   " + user, "  Bearer " + user + "\t"} {
+		got := g.whoIs(t, func(r *http.Request) { r.Header.Set("Authorization", value) })
+		if want := (shownIdentity{"user", "123", "user"}); got != want {
+			t.Errorf("%.20q: %+v, want %+v", value, got, want)
+		}
+	}
+}
+
+func TestPlanIsTheTier(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	for plan, tier := range map[string]string{
+		"": "user", "user": "user", "pro": "pro", "gold": "user", "Pro": "user", "anonymous": "user", "admin": "user", " pro": "user",
+	} {
+		token := g.token("123", plan)
+		got := g.whoIs(t, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
+		if want := (shownIdentity{"user", "123", tier}); got != want {
+			t.Errorf("plan %q: %+v, want %+v", plan, got, want)
+		}
+	}
+	without := newRig(t, func(yaml string) string { return strings.Replace(yaml, ", plan_claim: plan", "", 1) })
+	token := without.token("123", "pro")
+	if got := without.whoIs(t, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }); got.Tier != "user" {
+		t.Errorf("without a plan claim: %+v", got)
+	}
+}
+
+// A network is a /24 or a /48; each line below is one.
+func TestNetworks(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	from := func(addr string) shownIdentity {
+		return g.whoIs(t, func(r *http.Request) { r.RemoteAddr = addr })
+	}
+	seen := map[string]string{} // key to address
+	for _, network := range [][]string{
+		{"203.0.113.7:4711", "203.0.113.7:80", "203.0.113.250:1", "203.0.113.0", "[::ffff:203.0.113.9]:5"},
+		{"203.0.112.7:4711", "203.0.112.255:4711"},
+		{"203.1.113.7:4711"},
+		{"[2001:db8:1::1]:443", "[2001:db8:1:2:3:4:5:6]:443", "2001:db8:1:ffff::"},
+		{"[2001:db8:2::1]:443"},
+		{"127.0.0.1:9"},
+		{"[::1]:9"},
+	} {
+		first := from(network[0])
+		for _, addr := range network[1:] {
+			if got := from(addr); got != first {
+				t.Errorf("%s is not of the network of %s", addr, network[0])
+			}
+		}
+		if seen[first.ID] != "" {
+			t.Errorf("%s has the key of %s", network[0], seen[first.ID])
+		}
+		seen[first.ID] = network[0]
+	}
+	for _, addr := range []string{"", "@", "example.com:80", "203.0.113.7:", "300.1.1.1:80"} {
+		r := g.request(http.MethodGet, "/v1/limits", "", "")
+		r.RemoteAddr = addr
+		g.refused(t, g.do(r), openai.InvalidToken, "")
+	}
+}
+
+// What a caller writes into headers opens no fresh bucket.
+func TestHeadersAreNotAnAddress(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.freeze(0)
+	want := g.whoIs(t, func(*http.Request) {})
+	const gateway = `{"identity":{"sourceIp":"198.51.100.1","userArn":"arn:aws:iam::1:user/a"},"requestId":"forged"}`
+	headers := map[string]string{
+		"X-Forwarded-For": "198.51.100.1", "Forwarded": "for=198.51.100.1", "X-Real-Ip": "198.51.100.1", "True-Client-Ip": "198.51.100.1",
+		"Cf-Connecting-Ip": "198.51.100.1", "X-Client-Ip": "198.51.100.1", "X-Envoy-External-Address": "198.51.100.1",
+		"X-Amzn-Vpc-Id": "vpc-1", "X-Amz-Source-Ip": "198.51.100.1",
+		"CloudFront-Viewer-Address": "198.51.100.1:4711", "CloudFront-Viewer-JA3-Fingerprint": "0123", "CloudFront-Viewer-JA4-Fingerprint": "t13d",
+		"CloudFront-Viewer-ASN": "64496", "X-GoLambdaProxy-ApiGw-Context": gateway, "X-GoLambdaProxy-ApiGw-StageVars": "{}",
+		"Cookie": "session=other", "X-Request-Id": "forged",
+	}
+	for name, value := range headers {
+		if got := g.whoIs(t, func(r *http.Request) { r.Header.Set(name, value) }); got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+	// And the bucket is indeed the same: each call takes from what is left.
+	for i := range 5 {
+		r := g.request(http.MethodPost, chatPath, "", chatBody("docqa", "Hi"))
+		for name, value := range headers {
+			r.Header.Set(name, value+strings.Repeat("0", i))
+		}
+		a := g.do(r)
+		if a.status != http.StatusOK {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		if left := intHeader(t, a, "X-Ratelimit-Remaining-Requests"); left != int64(19-i) {
+			t.Errorf("call %d: %d requests left", i, left)
+		}
+		if id := a.header.Get("X-Request-Id"); strings.HasPrefix(id, "forged") {
+			t.Errorf("x-request-id %s", id)
+		}
+	}
+}
+
+// Callers of one address have the same bucket if they are anonymous, and their
+// own if they are users.
+func TestBucketsOfOneAddress(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, func(yaml string) string {
+		return strings.Replace(yaml, "requests: {capacity: 20, per: 1m}", "requests: {capacity: 1, per: 1h}", 1)
+	})
+	g.freeze(0)
+	g.admitted(t, "", chatBody("docqa", "Hi"))
+	g.denied(t, "", chatBody("docqa", "Hi"), "requests", "requests")
+	ann, bob := g.token("ann", ""), g.token("bob", "")
+	g.admitted(t, ann, chatBody("docqa", "Hi"))
+	if left := g.remaining(ann)["requests"]; left != 59 {
+		t.Errorf("ann has %d requests left", left)
+	}
+	if left := g.remaining(bob)["requests"]; left != 60 {
+		t.Errorf("bob has %d requests left", left)
+	}
+	// A user is the same from everywhere.
+	r := g.request(http.MethodPost, chatPath, ann, chatBody("docqa", "Hi"))
+	r.RemoteAddr = "198.51.100.1:1"
+	if a := g.do(r); a.status != http.StatusOK || intHeader(t, a, "X-Ratelimit-Remaining-Requests") != 58 {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+	// A subject that looks like a network's key has nothing to do with it.
+	id := strings.TrimPrefix(g.whoIs(t, func(*http.Request) {}).ID, "net#")
+	g.admitted(t, g.token(id, ""), chatBody("docqa", "Hi"))
+	// Another network is not held up.
+	r = g.request(http.MethodPost, chatPath, "", chatBody("docqa", "Hi"))
+	r.RemoteAddr = "198.51.100.1:1"
+	if a := g.do(r); a.status != http.StatusOK {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// Whatever happens, nobody reads what is not theirs: not in the log, not in an
+// answer, not at the provider.
+func TestSecretsStaySecret(t *testing.T) {
+	t.Parallel()
+	var got http.Header
+	s := impatient
+	s.model = func(up http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			got = r.Header.Clone()
+			up.ServeHTTP(w, r)
+		})
+	}
+	g := s.newRig(t, func(yaml string) string {
+		return strings.Replace(yaml, "timeout: 20s", "timeout: 2s, api_key: {env: PROVIDER_KEY}", 1)
+	})
+	const (
+		prompt  = "zebra-prompt-4711"
+		address = "203.0.113."
+	)
+	user := g.token("123", "")
+	var bodies strings.Builder
+	do := func(r *http.Request) answer {
+		r.Header.Set("Cookie", "session=cookie-4711")
+		a := g.do(r)
+		bodies.WriteString(a.body)
+		for name, values := range a.header {
+			bodies.WriteString(name + ": " + strings.Join(values, ",") + "\n")
+		}
+		return a
+	}
+	post := func(token, body string) answer { return do(g.request(http.MethodPost, chatPath, token, body)) }
+	for _, token := range []string{user, ""} {
+		for _, stream := range []string{`,"stream":true}`, "}"} {
+			for _, marker := range []string{"", "[[fail:500]]", "[[fail:429]]", "[[fail:cut]]", "[[fail:nousage]]", "[[fail:empty]]"} {
+				body := strings.TrimSuffix(chatBody("docqa", prompt, prompt, prompt+marker), "}")
+				a := post(token, body+`,"user":"`+prompt+`","metadata":{"a":"`+prompt+`"},"max_tokens":200`+stream)
+				if a.status != http.StatusOK && a.status != http.StatusBadGateway {
+					t.Fatalf("%s: %d %s", marker, a.status, a.body)
+				}
+			}
+		}
+	}
+	if got.Get("Authorization") != "Bearer "+testSecret {
+		t.Errorf("the provider got %v", got)
+	}
+	for name, values := range got {
+		for _, v := range values {
+			if strings.Contains(v, user) || strings.Contains(v, address) || strings.Contains(v, "4711") {
+				t.Errorf("the provider got %s: %s", name, v)
+			}
+		}
+	}
+	for _, body := range []string{
+		`{"model":"docqa","messages":"` + prompt + `"}`,
+		`{"model":"docqa","messages":[{"role":"` + prompt + `","content":"a"}]}`,
+		`{"model":"docqa","messages":[{"role":"user","content":{"` + prompt + `":1}}]}`,
+		`{"model":"docqa","messages":[{"role":"user","content":"` + prompt + `"`,
+		with(`"stop":["` + prompt + `",""]`), with(`"response_format":"` + prompt + `"`), with(`"temperature":"` + prompt + `"`),
+		with(`"n":"` + prompt + `"`), with(`"user":["` + prompt + `"]`), chatBody("docqa", strings.Repeat(prompt, 3_000)),
+	} {
+		if a := post(user, body); a.status != http.StatusBadRequest {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	post(user[:len(user)-5], chatBody("docqa", prompt))
+	post("sk-"+prompt, chatBody("docqa", prompt))
+	do(g.request(http.MethodGet, "/v1/models", user, ""))
+	do(g.request(http.MethodGet, "/v1/limits", user, ""))
+	do(g.request(http.MethodGet, "/v1/limits", "", ""))
+	for range 25 { // until it is denied
+		post("", chatBody("docqa", prompt))
+	}
+	g.net.Plan = faults.Always(faults.LostRequest)
+	post(user, chatBody("docqa", prompt))
+	g.net.Plan = nil
+	// A panic, too.
+	broken := *g.handler
+	broken.Policy = nil
+	g.handler = &broken
+	if a := post(user, chatBody("docqa", prompt)); a.status != http.StatusInternalServerError || g.wireError(a).Code != "internal_error" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+
+	log := g.log.String()
+	if strings.Count(log, `"msg":"request"`) < 50 || !strings.Contains(log, `"msg":"panic"`) {
+		t.Fatalf("the log is not whole: %.1000s", log)
+	}
+	for what, secret := range map[string]string{
+		"the token": user, "its signature": user[strings.LastIndex(user, ".")+1:], "a bad token": "sk-zebra", "the prompt": prompt,
+		"the answer": "built-in upstream", "part of the answer": "stands in for", "the address": address, "the provider's key": testSecret,
+		"a cookie": "cookie-4711", "the system prompt": "You answer questions",
+	} {
+		if strings.Contains(log, secret) {
+			t.Errorf("%s is in the log", what)
+		}
+		if strings.Contains(bodies.String(), secret) && !strings.Contains(what, "the answer") {
+			t.Errorf("%s is in an answer", what)
+		}
+	}
+	for _, internal := range []string{"dynamodb", "goroutine", ".go:", "connection", "127.0.0.1", g.table} {
+		if strings.Contains(strings.ToLower(bodies.String()), internal) {
+			t.Errorf("an answer speaks of %s", internal)
+		}
+	}
+}

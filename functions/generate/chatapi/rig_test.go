@@ -1,0 +1,348 @@
+package chatapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tokenfuse/tokenfuse/internal/admission"
+	"github.com/tokenfuse/tokenfuse/internal/environ"
+	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/local/issuer"
+	"github.com/tokenfuse/tokenfuse/local/upstream"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
+)
+
+func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
+
+// testPolicy has a free tier of two users' worth: small figures, so that tests
+// reach them.
+const testPolicy = `
+providers:
+  main: {kind: openai, base_url: "UPSTREAM", timeout: 20s, bills_errors: false}
+models:
+  small: {provider: main, id: test-model, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 1000000,
+          price_per_mtok: {input: "0.40", cached_input: "0.10", output: "1.60"}}
+features:
+  docqa: {model: small, system: "You answer questions.", max_output_tokens: 800}
+  open:  {model: small, max_output_tokens: 800, allow: [system, response_format]}
+  cv:    {model: small, system: "You write CVs.", max_output_tokens: 2000, tiers: [user, pro], quota: {capacity: 3, per: 24h}}
+tiers:
+  anonymous: {max_input_chars: 2000, max_input_tokens: 2000, max_messages: 16, max_output_tokens: 400, max_in_flight: 4,
+              limits: {tokens: {capacity: 5000, per: 1h}, requests: {capacity: 20, per: 1m}}}
+  user:      {max_input_tokens: 6000, max_messages: 64, max_output_tokens: 4000, max_in_flight: 8,
+              limits: {tokens: {capacity: 50000, per: 1h}, requests: {capacity: 60, per: 1m}, spend: {usd: "2.00", per: 24h}}}
+  pro:       {max_input_tokens: 60000, max_messages: 256, max_output_tokens: 8000, max_in_flight: 16,
+              limits: {tokens: {capacity: 400000, per: 1h}, requests: {capacity: 120, per: 1m}, spend: {usd: "10.00", per: 24h}}}
+auth: {issuer: "ISSUER", audience: "test", jwks_url: "ISSUER/dev/jwks.json", plan_claim: plan}
+cors: {origins: ["https://app.example.com"]}
+fingerprint: {secret: {env: TEST_SECRET}}
+`
+
+// rig is a handler on real parts: the engine behind a network that can fail, a
+// model that speaks the wire format, an issuer of tokens.
+type rig struct {
+	t         *testing.T
+	handler   *Handler
+	upstream  *upstream.Upstream
+	issuer    *issuer.Issuer
+	net       *faults.Transport // between the handler and the store
+	sends     atomic.Int64      // to the store
+	fuseFails atomic.Bool       // reads of the fuse go through net, too
+	log       *buffer.Synced
+	table     string
+	policy    *policy.Policy
+	bucket    bucket.Options
+	sent      *buffer.Synced // bodies of the requests to the provider, one a line
+	frozen    atomic.Int64   // where the handler's clock stands still, in µs; 0: it runs
+}
+
+// now is the handler's clock.
+func (g *rig) now() time.Time {
+	if at := g.frozen.Load(); at != 0 {
+		return time.UnixMicro(at)
+	}
+	return time.Now()
+}
+
+// freeze stops the handler's clock, or moves a stopped one on by d.
+func (g *rig) freeze(d time.Duration) { g.frozen.Store(g.now().Add(d).UnixMicro()) }
+
+// testSecret stands for every secret that the policy names.
+const testSecret = "a-secret-of-some-length"
+
+// setup is what a rig may be given beside its policy.
+type setup struct {
+	upstream upstream.Options
+	bucket   bucket.Options
+	model    func(upstream http.Handler) http.Handler // what the provider is; nil: the upstream
+}
+
+// newRig makes a rig; edit may change the policy's text.
+func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
+	t.Helper()
+	return setup{}.newRig(t, edit...)
+}
+
+func (s setup) newRig(t *testing.T, edit ...func(yaml string) string) *rig {
+	t.Helper()
+	if b := s.bucket; b.AttemptTimeout+b.ReserveTimeout+b.SettleTimeout == 0 {
+		// Patience with a busy machine: only some tests are about slow stores.
+		s.bucket = bucket.Options{AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute}
+	}
+	g := &rig{t: t, upstream: upstream.New(s.upstream), log: &buffer.Synced{}, sent: &buffer.Synced{}, bucket: s.bucket}
+	var provider http.Handler = g.upstream
+	if s.model != nil {
+		provider = s.model(provider)
+	}
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = g.sent.Write(append(body, '\n'))
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		provider.ServeHTTP(w, r)
+	}))
+	t.Cleanup(model.Close)
+
+	var keys http.Handler
+	issuing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { keys.ServeHTTP(w, r) }))
+	t.Cleanup(issuing.Close)
+	var err error
+	if g.issuer, err = issuer.New(issuer.Options{URL: issuing.URL, Audience: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	keys = g.issuer.JWKS()
+
+	yaml := strings.NewReplacer("UPSTREAM", model.URL+"/v1", "ISSUER", issuing.URL).Replace(testPolicy)
+	for _, f := range edit {
+		yaml = f(yaml)
+	}
+	if g.policy, err = policy.Parse([]byte(yaml)); err != nil {
+		t.Fatal(err)
+	}
+	g.net = &faults.Transport{}
+	counted := roundTrip(func(r *http.Request) (*http.Response, error) {
+		// The fuse is read beside everything else, when it is due: tests of other
+		// things neither count nor break that.
+		if r.Header.Get("X-Amz-Target") == "DynamoDB_20120810.GetItem" && !g.fuseFails.Load() {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return nil, err
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if bytes.Contains(body, []byte(`{"S":"fuse"}`)) {
+				return http.DefaultTransport.RoundTrip(r)
+			}
+		}
+		g.sends.Add(1)
+		return g.net.RoundTrip(r)
+	})
+	var db *dynamodb.Client
+	db, g.bucket.Table = enginetest.Table(t, func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: counted} })
+	g.table = g.bucket.Table
+	g.handler = g.process(db)
+	return g
+}
+
+// process makes a handler of the rig's parts, as another process would.
+func (g *rig) process(db *dynamodb.Client) *Handler {
+	g.t.Helper()
+	h, err := Build(context.Background(), Parts{
+		Policy: g.policy, DynamoDB: db, Bucket: g.bucket,
+		Secret: func(context.Context, policy.Secret) (string, error) { return testSecret, nil },
+		Log:    environ.NewLog(g.log),
+		Now:    g.now,
+	})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return h
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// offer is a feature as it is open to users.
+func (g *rig) offer(feature string) *admission.Offer {
+	g.t.Helper()
+	o, refusal := g.handler.admission.Offer(admission.Caller{Kind: limits.User, Tier: g.policy.Tiers[policy.User]}, feature)
+	if refusal != nil {
+		g.t.Fatal(refusal.Kind)
+	}
+	return o
+}
+
+// token makes a user's bearer token.
+func (g *rig) token(sub, plan string) string {
+	g.t.Helper()
+	token, err := g.issuer.Token(issuer.Claims{Subject: sub, Plan: plan, TTL: time.Hour})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return token
+}
+
+// request makes a request as the handler gets it; token "" is anonymous.
+func (g *rig) request(method, path, token, body string) *http.Request {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.RemoteAddr = "203.0.113.7:4711"
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return r
+}
+
+// answer is a response with its body read.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (g *rig) do(r *http.Request) answer {
+	g.t.Helper()
+	w := httptest.NewRecorder()
+	g.handler.ServeHTTP(w, r)
+	body, err := io.ReadAll(w.Result().Body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return answer{w.Code, w.Result().Header, string(body)}
+}
+
+// chat posts a chat completion.
+func (g *rig) chat(token, body string) answer {
+	g.t.Helper()
+	return g.do(g.request(http.MethodPost, "/v1/chat/completions", token, body))
+}
+
+// wireError is an error body as a client reads it.
+type wireError struct {
+	Message    string  `json:"message"`
+	Type       string  `json:"type"`
+	Param      *string `json:"param"`
+	Code       string  `json:"code"`
+	Limit      string  `json:"limit"`
+	Unit       string  `json:"unit"`
+	RetryAfter *int64  `json:"retry_after_seconds"`
+	Requested  int64   `json:"requested"`
+	Remaining  *int64  `json:"remaining"`
+	Affordable *int64  `json:"affordable_max_tokens"`
+	Upstream   *int    `json:"upstream_status"`
+}
+
+func (g *rig) wireError(a answer) wireError {
+	g.t.Helper()
+	var envelope struct{ Error wireError }
+	if err := json.Unmarshal([]byte(a.body), &envelope); err != nil {
+		g.t.Fatalf("the body is no error envelope: %v: %s", err, a.body)
+	}
+	return envelope.Error
+}
+
+// remaining reads what is left of the caller's limits, by /v1/limits.
+func (g *rig) remaining(token string) map[string]int64 {
+	g.t.Helper()
+	a := g.do(g.request(http.MethodGet, "/v1/limits", token, ""))
+	var view struct {
+		Limits []struct {
+			Name      string
+			Remaining int64
+		}
+	}
+	if err := json.Unmarshal([]byte(a.body), &view); err != nil || a.status != http.StatusOK {
+		g.t.Fatalf("limits: %d %s", a.status, a.body)
+	}
+	left := map[string]int64{}
+	for _, l := range view.Limits {
+		left[l.Name] = l.Remaining
+	}
+	return left
+}
+
+// open is how many calls an identity has open, by the store.
+func (g *rig) open(key string) int {
+	g.t.Helper()
+	state, err := g.handler.admission.Buckets.Peek(context.Background(), key)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return state.InFlight
+}
+
+// spendEvent is a spend event as the log has it.
+type spendEvent struct {
+	Reservation string
+	Identity    string
+	Tier        string
+	Feature     string
+	Model       string
+	Input       int64
+	Cached      int64 `json:"cached_input"`
+	Output      int64
+	Reasoning   int64
+	Cost        price.Pico `json:"pico_dollars"`
+	Outcome     ledger.Outcome
+	Estimated   bool
+}
+
+// logged gives the lines of the log with a message.
+func (g *rig) logged(message string) [][]byte {
+	g.t.Helper()
+	var lines [][]byte
+	for _, line := range strings.Split(strings.TrimSpace(g.log.String()), "\n") {
+		var head struct{ Msg string }
+		if err := json.Unmarshal([]byte(line), &head); err != nil {
+			g.t.Fatalf("%v in the log line %q", err, line)
+		}
+		if head.Msg == message {
+			lines = append(lines, []byte(line))
+		}
+	}
+	return lines
+}
+
+func (g *rig) spendEvents() []spendEvent {
+	g.t.Helper()
+	var events []spendEvent
+	for _, line := range g.logged("spend") {
+		var l struct{ Event spendEvent }
+		if err := json.Unmarshal(line, &l); err != nil {
+			g.t.Fatal(err)
+		}
+		events = append(events, l.Event)
+	}
+	return events
+}
+
+// await waits for what must come soon.
+func await(t *testing.T, c <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("waited in vain: %s", what)
+	}
+}

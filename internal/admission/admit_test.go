@@ -1,0 +1,226 @@
+package admission
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/fuse"
+	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+)
+
+// Each way in which a call is refused, with its figures; and that a refusal costs nobody
+// anything: no limit, no pool, no open call.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	seen := map[Kind]bool{}
+	for name, tt := range map[string]struct {
+		caller  func(*rig) Caller
+		feature string
+		before  func(*rig, Caller) // what has happened by then
+		ctx     func(context.Context) context.Context
+		want    Refusal
+		limit   string
+	}{
+		"the tokens of the hour": {feature: "long", before: func(g *rig, c Caller) {
+			g.use(g.mustAdmit(c, "long", 0), 49_000)
+		}, limit: "tokens", want: Refusal{Kind: OverLimit}},
+		"the requests of the minute": {feature: "docqa", before: func(g *rig, c Caller) {
+			for range 2 {
+				g.use(g.mustAdmit(c, "docqa", 10), 20)
+			}
+		}, limit: "requests", want: Refusal{Kind: OverLimit, Wait: 30 * time.Second, Requested: 1}},
+		"the quota of the day": {feature: "cv", before: func(g *rig, c Caller) {
+			g.use(g.mustAdmit(c, "cv", 10), 20)
+		}, limit: "cv", want: Refusal{Kind: OverLimit, Wait: 24 * time.Hour, Requested: 1}},
+		"open calls": {feature: "docqa", before: func(g *rig, c Caller) {
+			g.mustAdmit(c, "docqa", 10)
+		}, limit: "in_flight", want: Refusal{Kind: TooManyOpen, Wait: 2 * time.Second, Requested: 1}},
+		"the calls of a pass": {feature: "open", caller: func(g *rig) Caller {
+			return Caller{Kind: limits.Pass, ID: "P", Tier: g.Policy.Tiers[policy.Anonymous]}
+		}, before: func(g *rig, c Caller) {
+			for range 2 {
+				g.use(g.mustAdmit(c, "open", 10), 20)
+			}
+		}, want: Refusal{Kind: PassUsedUp}},
+		"a client's share": {feature: "open", caller: func(g *rig) Caller { return g.visitor("N", "CLIENTAA") }, before: func(g *rig, c Caller) {
+			g.use(g.mustAdmit(c, "open", 400), 3_800)
+		}, want: Refusal{Kind: ChallengeDue}},
+		"a pool": {feature: "docqa", before: func(g *rig, _ Caller) { g.drain("all") }, want: Refusal{Kind: CeilingReached}},
+		"the fuse is open": {feature: "docqa", before: func(g *rig, _ Caller) {
+			g.setFuse(fuse.Open, g.now().Add(7*time.Minute))
+		}, want: Refusal{Kind: SwitchedOff, Wait: 7 * time.Minute}},
+		"the fuse is open without an end": {feature: "docqa", before: func(g *rig, _ Caller) { g.setFuse(fuse.Open, time.Time{}) },
+			want: Refusal{Kind: SwitchedOff, Wait: time.Minute}},
+		"the fuse cuts off visitors": {feature: "docqa", caller: func(g *rig) Caller { return g.visitor("N", "CLIENTAA") }, before: func(g *rig, _ Caller) {
+			g.setFuse(fuse.AnonymousOff, time.Time{})
+		}, want: Refusal{Kind: SwitchedOff, Wait: time.Minute}},
+		"the fuse asks for challenges": {feature: "docqa", caller: func(g *rig) Caller { return g.visitor("N", "CLIENTAA") }, before: func(g *rig, _ Caller) {
+			g.setFuse(fuse.Challenge, time.Time{})
+		}, want: Refusal{Kind: ChallengeDue}},
+		"the store is down": {feature: "docqa", before: func(g *rig, _ Caller) { g.down.Store(true) }, want: Refusal{Kind: StoreDown}},
+		"nobody waits": {feature: "docqa", ctx: func(ctx context.Context) context.Context {
+			ctx, leave := context.WithCancel(ctx)
+			leave()
+			return ctx
+		}, want: Refusal{Kind: CallerLeft}},
+	} {
+		seen[tt.want.Kind] = true
+		// Known beforehand, a state refuses before anything is taken; else it is read beside
+		// the taking, and what was taken goes back.
+		for _, known := range []bool{true, false} {
+			t.Run(name+map[bool]string{true: ", the fuse is known", false: ""}[known], func(t *testing.T) {
+				t.Parallel()
+				g := newRig(t)
+				caller := g.user("ann")
+				if tt.caller != nil {
+					caller = tt.caller(g)
+				}
+				if tt.before != nil {
+					tt.before(g, caller)
+				}
+				if known {
+					if _, err := g.Fuse.Begin(t.Context())(); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					g.advance(10 * time.Millisecond) // not for long: limits refill
+					g.Fuse = fuse.NewReader(g.db, g.table, g.now)
+				}
+				down := g.down.Swap(false)
+				before, open := g.standing(caller)
+				g.down.Store(down)
+				if !known {
+					g.Fuse = fuse.NewReader(g.db, g.table, g.now)
+				}
+				anonymous, all := g.committed("anonymous"), g.committed("all")
+				ctx := t.Context()
+				if tt.ctx != nil {
+					ctx = tt.ctx(ctx)
+				}
+				a, r := g.Admit(ctx, caller, g.call(caller, tt.feature, 0))
+				if a != nil || r == nil {
+					t.Fatal("admitted")
+				}
+				if r.Kind != tt.want.Kind || r.Limit.Name != tt.limit || tt.want.Wait != 0 && (r.Wait > tt.want.Wait || r.Wait < tt.want.Wait-20*time.Millisecond) ||
+					tt.want.Requested != 0 && (r.Requested != tt.want.Requested || r.Remaining != 0 || r.Affordable != 0) {
+					t.Errorf("%s %+v, want %s %+v of %q", r.Kind, r, tt.want.Kind, tt.want, tt.limit)
+				}
+				if len(r.States) == 0 && (r.Kind == OverLimit || r.Kind == TooManyOpen) {
+					t.Errorf("%d states", len(r.States))
+				}
+				g.down.Store(false)
+				after, stillOpen := g.standing(caller)
+				if fuse := r.Kind == SwitchedOff || r.Kind == ChallengeDue && tt.feature == "docqa"; fuse && !known {
+					maps.Copy(after, map[string]int64{"requests": before["requests"]}) // the attempt counts
+					if n, ok := before["network_requests"]; ok {
+						after["network_requests"] = n
+					}
+				}
+				if !maps.Equal(before, after) || open != stillOpen {
+					t.Errorf("%d open and left %v, before %d and %v", stillOpen, after, open, before)
+				}
+				// Less than what is refilled in a tenth of a second, as a draw may cost.
+				if got := g.committed("anonymous"); got > anonymous+1e-4 {
+					t.Errorf("the pool of visitors has %g out, before %g", got, anonymous)
+				}
+				if got := g.committed("all"); got > all+1e-4 {
+					t.Errorf("the pool of all has %g out, before %g", got, all)
+				}
+			})
+		}
+	}
+
+	g := newRig(t)
+	user, visitor := g.user("ann"), g.visitor("N", "CLIENTAA")
+	for _, tt := range []struct {
+		caller  Caller
+		feature string
+		want    Kind
+	}{
+		{user, "nothing", NoSuchFeature}, {visitor, "cv", FeatureClosed},
+	} {
+		seen[tt.want] = true
+		if o, r := g.Offer(tt.caller, tt.feature); o != nil || r == nil || r.Kind != tt.want {
+			t.Errorf("%s: %+v, want %s", tt.feature, r, tt.want)
+		}
+	}
+	says := func(role, text string) openai.Message { return openai.Message{Role: role, Content: text} }
+	for _, tt := range []struct {
+		caller  Caller
+		feature string
+		prompt  Prompt
+		want    Refusal
+	}{
+		{user, "docqa", Prompt{Messages: slices.Repeat([]openai.Message{says("user", "Hi")}, 5)}, Refusal{Kind: TooManyMessages, Requested: 5, Most: 4}},
+		{user, "docqa", Prompt{Messages: []openai.Message{says("user", "Hi"), says("developer", "Obey.")}}, Refusal{Kind: SystemMessage, Message: 1}},
+		{user, "docqa", Prompt{Messages: []openai.Message{says("system", "Obey.")}}, Refusal{Kind: SystemMessage}},
+		{user, "docqa", Prompt{Messages: []openai.Message{says("user", "Hi")}, Format: 22}, Refusal{Kind: FormatNotTaken}},
+		{user, "open", Prompt{Messages: []openai.Message{says("user", strings.Repeat("a ", 4_501))}}, Refusal{Kind: TooLong, Requested: 9_002, Most: 9_000}},
+		// A schema of 6,000 bytes, 64 for its framing, and "Hi" with its own.
+		{user, "open", Prompt{Messages: []openai.Message{says("user", "Hi")}, Format: 6_000}, Refusal{Kind: TooManyTokens, Requested: 6_000 + 64 + 8, Most: 6_000}},
+		{visitor, "open", Prompt{Messages: []openai.Message{says("user", "Hi")}, Format: 2_000}, Refusal{Kind: TooManyTokens, Requested: 2_000 + 64 + 3, Most: 2_000}},
+		{visitor, "open", Prompt{Messages: []openai.Message{says("user", "Hi")}, Format: 1_930}, Refusal{Kind: NothingFits}},
+	} {
+		seen[tt.want.Kind] = true
+		o, _ := g.Offer(tt.caller, tt.feature)
+		if c, r := o.Cap(tt.prompt); c != nil || r == nil || r.Kind != tt.want.Kind || r.Requested != tt.want.Requested || r.Most != tt.want.Most || r.Message != tt.want.Message {
+			t.Errorf("%.100v: %+v, want %+v", tt.prompt, r, tt.want)
+		}
+	}
+	for _, k := range Kinds {
+		if !seen[k] {
+			t.Errorf("nothing here is refused as %q", k)
+		}
+	}
+	if len(Kinds) != len(seen) {
+		t.Errorf("%d kinds, %d were seen", len(Kinds), len(seen))
+	}
+}
+
+// What a denial says would fit does, and one more does not.
+func TestAffordable(t *testing.T) {
+	t.Parallel()
+	for limit, use := range map[string]func(*rig, *Admission){
+		"tokens": func(g *rig, a *Admission) { g.use(a, 48_500) },
+		"spend":  func(g *rig, a *Admission) { a.Settle(g.t.Context(), answered(a, 30_300)) },
+	} {
+		t.Run(limit, func(t *testing.T) {
+			t.Parallel()
+			g := newRig(t)
+			ann := g.user("ann")
+			use(g, g.mustAdmit(ann, "long", 0))
+			_, r := g.admit(ann, "long", 0)
+			if r == nil || r.Kind != OverLimit || r.Limit.Name != limit || r.Affordable < 1 {
+				t.Fatalf("%+v", r)
+			}
+			if _, again := g.admit(ann, "long", r.Affordable+1); again == nil || again.Affordable != r.Affordable {
+				t.Errorf("%d tokens would fit, and so do more: %+v", r.Affordable, again)
+			}
+			g.mustAdmit(ann, "long", r.Affordable)
+		})
+	}
+}
+
+// What is reserved fits whoever answers: tokens by the larger count, money by the
+// higher price.
+func TestFallbackReservesTheDearer(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	c := g.call(g.user("ann"), "docqa", 100)
+	// "You answer questions." and "What is a token bucket?" have 21 and 23 bytes;
+	// exactly they are 4 and 6 tokens.
+	const bytes = 21 + 23
+	if framing := c.Input - bytes; framing < 3 || framing > 64 {
+		t.Errorf("%d tokens are counted: the fallback counts at least %d bytes", c.Input, bytes)
+	}
+	small, big := c.Offer.Candidates[0].Model.Prices, c.Offer.Candidates[1].Model.Prices
+	if c.Worst.Tokens != c.Input+100 || c.Worst.Money != big.WorstCase(c.Input, 100) || c.Worst.Money <= small.WorstCase(c.Input, 100) {
+		t.Errorf("worst case of %d input tokens: %+v", c.Input, c.Worst)
+	}
+}

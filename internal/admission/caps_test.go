@@ -1,0 +1,112 @@
+package admission
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/tokens"
+)
+
+// The cut is never above either bound, and takes no more than it must.
+func TestCutProperties(t *testing.T) {
+	t.Parallel()
+	p := testPolicy(t)
+	alphabets := []string{
+		"a", "ab ", "The quick brown fox. ", "é", "漢字かな", "😀👩\u200d👧🏽", "\u0301e", "\U0002A6A5\U00020BB7", "<|endoftext|>",
+		"\x7f", "\n\t ", "0123456789", "\ufdfa", "کتاب", "a\U0010ffff\u0000", "!?.,;", "AbC", "ไทย", "\ufffd",
+	}
+	text := rapid.Custom(func(t *rapid.T) string {
+		var b strings.Builder
+		for range rapid.IntRange(0, 4).Draw(t, "pieces") {
+			runes := []rune(rapid.SampledFrom(alphabets).Draw(t, "alphabet"))
+			if rapid.Bool().Draw(t, "repeated") {
+				b.WriteString(strings.Repeat(string(runes), rapid.IntRange(0, 900).Draw(t, "times")))
+			} else {
+				b.WriteString(rapid.StringOfN(rapid.SampledFrom(runes), 0, 900, -1).Draw(t, "text"))
+			}
+		}
+		return b.String()
+	})
+	for _, feature := range []string{"docqa", "open"} {
+		for _, tokenizer := range tokens.Names() {
+			t.Run(feature+"/"+tokenizer, func(t *testing.T) {
+				o := *offerOf(t, p, feature, policy.Anonymous, limits.Network)
+				tk, err := tokens.New(tokenizer)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Candidates, o.baseInput = []Candidate{{p.Features[feature].Model, tk}}, 0
+				o.setBaseInput()
+				base := o.baseInput
+				rapid.Check(t, func(t *rapid.T) {
+					tier := *o.tier
+					tier.MaxInputTokens = rapid.Int64Range(base+int64(tk.PerMessage())+40, 2_000).Draw(t, "tokens")
+					tier.MaxInputChars = rapid.SampledFrom([]int64{0, 10, 500, 2_000}).Draw(t, "characters")
+					o := o
+					o.tier = &tier
+					var before []openai.Message
+					for _, s := range rapid.SliceOfN(text, 1, 6).Draw(t, "texts") {
+						before = append(before, openai.Message{Role: "user", Content: s})
+					}
+					checkCut(t, &o, before)
+				})
+			})
+		}
+	}
+}
+
+func checkCut(t *rapid.T, o *Offer, before []openai.Message) {
+	slack := int64(8)
+	tk := o.Candidates[0].Tokenizer
+	if !tk.Exact() {
+		slack = 64
+	}
+	system := 0
+	if o.Feature.System != "" {
+		system = 1
+	}
+	c, refusal := o.Cap(Prompt{Messages: slices.Clone(before)})
+	if refusal != nil {
+		t.Fatalf("refused: %s", refusal.Kind)
+	}
+	kept := c.Messages[system:]
+	input, chars, all := o.baseInput, int64(0), int64(0)
+	for _, m := range kept {
+		input += o.count(m)
+		chars += int64(utf8.RuneCountInString(m.Content))
+	}
+	for _, m := range before {
+		all += int64(utf8.RuneCountInString(m.Content))
+	}
+	if c.Input != input || input > o.tier.MaxInputTokens {
+		t.Fatalf("%d tokens, counted as %d, of at most %d", input, c.Input, o.tier.MaxInputTokens)
+	}
+	if o.tier.MaxInputChars > 0 && chars > o.tier.MaxInputChars {
+		t.Fatalf("%d characters of at most %d", chars, o.tier.MaxInputChars)
+	}
+	if int64(c.Dropped) != all-chars {
+		t.Fatalf("dropped %d, says %d", all-chars, c.Dropped)
+	}
+	// The newest are whole; the oldest that is kept is a beginning.
+	from := before[len(before)-len(kept):]
+	if !slices.Equal(kept[1:], from[1:]) || !strings.HasPrefix(from[0].Content, kept[0].Content) || !utf8.ValidString(kept[0].Content) {
+		t.Fatalf("kept %.200q of %.200q", kept, before)
+	}
+	if c.Dropped == 0 {
+		return
+	}
+	// As much as fits is kept: to the character where those are what binds. A cut
+	// by tokens may leave some, at most what one character and the marks on it
+	// count, and a message of which nothing would remain is left out.
+	free := o.tier.MaxInputTokens - input - int64(tk.PerMessage())
+	if chars != o.tier.MaxInputChars && free > slack {
+		t.Fatalf("kept %d tokens and %d characters of at most %d and %d", input, chars, o.tier.MaxInputTokens, o.tier.MaxInputChars)
+	}
+}

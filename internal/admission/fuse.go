@@ -1,0 +1,50 @@
+package admission
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/fuse"
+	"github.com/tokenfuse/tokenfuse/internal/limits"
+)
+
+// throughFuse takes what a call needs, if the fuse lets its caller through. A state that
+// is known refuses before anything is taken. One that must be read is read beside the
+// taking, and its refusal comes first.
+func (a *Admission) throughFuse(ctx context.Context) *Refusal {
+	c := a.c
+	if setting, fresh := c.Fuse.Fresh(); fresh {
+		if blown := c.obey(a.Caller, setting); blown != nil {
+			return blown
+		}
+		return a.take(ctx)
+	}
+	read := sync.OnceValues(c.Fuse.Begin(ctx))
+	defer read() // on every way out, or it would be under way when Lambda freezes us
+	refusal := a.take(ctx)
+	setting, err := read()
+	if err != nil {
+		c.Log(ctx).Error("the fuse was never read", "error", err)
+		return &Refusal{Kind: StoreDown}
+	}
+	if blown := c.obey(a.Caller, setting); blown != nil {
+		return blown
+	}
+	return refusal
+}
+
+// obey holds a caller against the fuse.
+func (c *Controller) obey(caller Caller, s fuse.Setting) *Refusal {
+	switch {
+	case s.State == fuse.Open, s.State == fuse.AnonymousOff && caller.Kind != limits.User:
+		r := &Refusal{Kind: SwitchedOff, Wait: time.Minute}
+		if !s.Until.IsZero() {
+			r.Wait = max(time.Second, s.Until.Sub(c.Now()))
+		}
+		return r
+	case s.State == fuse.Challenge && caller.Kind == limits.Network && c.Challenges:
+		return &Refusal{Kind: ChallengeDue}
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package admission
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/provider"
+	"github.com/tokenfuse/tokenfuse/internal/tokens"
+)
+
+// Meter keeps the tally of an answer as it comes, and ends it at its output cap.
+type Meter struct {
+	Tally
+	FinishReason string // "" until it has arrived
+
+	ctx       context.Context // the request's, for the log alone
+	admission *Admission
+	tokenizer *tokens.Tokenizer
+	seen      *tokens.Running // the text of the answer so far, shown or not
+	kept      int             // bytes of it that are shown, where the output cap was ignored
+}
+
+// Meter begins the tally of a candidate's answer.
+func (a *Admission) Meter(ctx context.Context, candidate Candidate) Meter {
+	return Meter{Tally: Tally{Model: candidate.Model, Input: a.Call.Input}, ctx: ctx, admission: a, tokenizer: candidate.Tokenizer}
+}
+
+func (m *Meter) log() *slog.Logger {
+	return m.admission.c.Log(m.ctx).With("feature", m.admission.Call.Offer.Feature.Name, "model", m.Model.Name)
+}
+
+// Take adds a part of the answer to what is known, and leaves of it what is shown. After
+// Overran nothing more of the answer should be read.
+func (m *Meter) Take(p *provider.Part) {
+	if p.FinishReason != "" {
+		m.FinishReason, m.Finished = p.FinishReason, true
+	}
+	if m.believes(p.Usage) {
+		m.Usage = p.Usage
+	}
+	if m.believes(p.AtLeast) {
+		m.Least = p.AtLeast
+	}
+	m.see(p)
+}
+
+// believes reports whether u is there and the model can have it.
+func (m *Meter) believes(u *price.Usage) bool {
+	if u == nil {
+		return false
+	}
+	if u.Total() > m.Model.Context {
+		m.log().Error("the provider reported more usage than the model's context holds: the report is not believed",
+			"reported_tokens", u.Total(), "context", m.Model.Context)
+		return false
+	}
+	return true
+}
+
+// capMargin is how far beyond its output cap, in tokens, an answer may go before it
+// is taken for one whose cap was ignored: a model's own tokens may be cut a little
+// otherwise than ours count them, and no honest answer may lose its end.
+func capMargin(maxOutput int64) int64 { return maxOutput/8 + 16 }
+
+// see adds the text of a part to what was seen. Where that shows that the provider
+// ignores the output cap, the answer ends, and the part keeps what is within the cap.
+//
+// Only what is certainly too much counts: of a tokenizer that is not known, a token
+// is taken for as many bytes as any may have.
+func (m *Meter) see(p *provider.Part) {
+	if p.Content == "" && p.Refusal == "" {
+		return
+	}
+	most := m.admission.Call.MaxOutput
+	if m.seen == nil {
+		m.seen = m.tokenizer.Running()
+	}
+	before := m.seen.Len()
+	m.seen.Add(p.Content)
+	m.seen.Add(p.Refusal)
+	m.Text = true
+	if !m.seen.Exceeds(int(most + capMargin(most))) {
+		return
+	}
+	m.kept = max(before, len(m.tokenizer.CutAtLeast(m.seen.Text(), int(most))))
+	content := min(len(p.Content), m.kept-before)
+	p.Content, p.Refusal = p.Content[:content], p.Refusal[:m.kept-before-content]
+	m.Overran, m.Finished, m.FinishReason = true, true, "length"
+	m.log().Error("the provider ignores the output cap: the answer is ended and its worst case charged",
+		"max_output_tokens", most, "seen_tokens_at_least", m.seen.AtLeast())
+}
+
+// Count counts what was seen of the answer, when it has ended.
+func (m *Meter) Count() {
+	if m.seen == nil {
+		return
+	}
+	made := int64(m.seen.AtLeast())
+	m.Made, m.Output = made, made
+	switch {
+	case m.Overran:
+		m.Output = int64(m.tokenizer.AtLeast(m.seen.Text()[:m.kept]))
+	case !m.tokenizer.Exact() && m.Usage == nil:
+		// An upper bound, but the provider has kept to the cap.
+		m.Output = max(made, min(int64(m.seen.Count()), m.admission.Call.MaxOutput))
+	}
+}

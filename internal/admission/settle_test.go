@@ -1,0 +1,143 @@
+package admission
+
+import (
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/provider"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+)
+
+// An admission is settled once, to the first tally, whoever comes how often.
+func TestSettledOnce(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	ann := g.user("ann")
+	a := g.mustAdmit(ann, "cv", 100)
+	if _, open := g.standing(ann); open != 1 {
+		t.Errorf("%d calls open", open)
+	}
+	want := a.Settle(t.Context(), answered(a, 40))
+	if !want.Settled || want.Estimated || want.Caller != (Amount{Tokens: a.Call.Input + 40, Money: want.Cost, Results: 1}) ||
+		want.Cost != a.Call.Offer.Candidates[0].Model.Prices.Cost(price.Usage{Input: a.Call.Input, Output: 40}) {
+		t.Errorf("%+v", want)
+	}
+	before, open := g.standing(ann)
+	if open != 0 || before["tokens"] != 50_000-a.Call.Input-40 || before["cv"] != 0 || before["requests"] != 1 {
+		t.Errorf("%d open, left %v", open, before)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if got := a.Settle(t.Context(), Tally{Model: a.Call.Offer.Candidates[0].Model, Ending: Unbilled}); got != want {
+				t.Errorf("settled again to %+v", got)
+			}
+		})
+	}
+	all.Wait()
+	if after, _ := g.standing(ann); !maps.Equal(after, before) {
+		t.Errorf("left %v, before %v", after, before)
+	}
+	if got := g.spent(); got != (ledger.Amount{Calls: 1, Cost: want.Cost}) {
+		t.Errorf("the ledger has %+v", got)
+	}
+}
+
+// spent is what the ledger has.
+func (g *rig) spent() ledger.Amount {
+	g.t.Helper()
+	sum, err := g.Ledger.Sum(g.t.Context(), g.now().Add(-time.Hour), g.now().Add(time.Hour))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return sum.Total
+}
+
+// A settle that does not reach the store says so, and takes its hold for what tells of it.
+func TestSettleWithoutAStore(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	ann := g.user("ann")
+	a := g.mustAdmit(ann, "long", 100)
+	g.down.Store(true)
+	if b := a.Settle(t.Context(), answered(a, 40)); b.Settled || b.Caller.Tokens != a.Call.Input+40 {
+		t.Errorf("%+v", b)
+	}
+	g.down.Store(false)
+	if _, open := g.standing(ann); open != 1 {
+		t.Errorf("%d calls open", open)
+	}
+}
+
+// Who dies with a call open leaves a hold that tells what it may have cost.
+func TestAbandoned(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	a := g.mustAdmit(g.user("ann"), "cv", 100)
+	state, err := g.Buckets.Peek(t.Context(), "user#ann")
+	if err != nil || len(state.Holds) != 1 {
+		t.Fatalf("%+v, %v", state, err)
+	}
+	h := state.Holds[0]
+	if end := h.Expiry.Sub(g.now()); end > time.Minute+SettleMargin+bucket.HoldGrace || end < 50*time.Second {
+		t.Errorf("the hold lasts %s", end)
+	}
+	for range 2 { // it may be told twice
+		if err := g.Abandoned(t.Context(), bucket.Abandoned{Key: "user#ann", ID: h.ID, Start: h.Start, Expiry: h.Expiry, Note: h.Note}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, worst := g.spent(), a.Call.Worst.Money; got != (ledger.Amount{Calls: 1, Cost: worst, Abandoned: 1, AbandonedCost: worst, Estimated: 1}) {
+		t.Errorf("the ledger has %+v, the worst case was %s", got, worst)
+	}
+	if err := g.Abandoned(t.Context(), bucket.Abandoned{Key: "user#ann", Note: []byte("?")}); err == nil {
+		t.Error("a note that nobody can read is no error: its hold would be swept, and its call forgotten")
+	}
+}
+
+// An answer that goes on beyond its cap is ended there; an honest one loses nothing.
+func TestMeter(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	a := g.mustAdmit(g.user("ann"), "long", 100)
+	candidate := a.Call.Offer.Candidates[0]
+	for _, tt := range []struct {
+		words   int // one token each
+		overran bool
+		shown   int
+	}{{99, false, 99}, {100, false, 100}, {100 + 12 + 16, false, 128}, {100 + 12 + 17, true, 100}} {
+		m := a.Meter(t.Context(), candidate)
+		shown := 0
+		for range tt.words {
+			p := provider.Part{Content: " a"}
+			m.Take(&p)
+			shown += len(p.Content) / 2
+		}
+		m.Count()
+		if m.Overran != tt.overran || m.Finished != tt.overran || !m.Text || m.Made != int64(tt.words) {
+			t.Errorf("%d tokens: %+v", tt.words, m.Tally)
+		}
+		if want := int64(tt.words); !tt.overran && m.Output != want {
+			t.Errorf("%d tokens: the caller is held to %d", tt.words, m.Output)
+		}
+		// What was shown before it was certain stays.
+		if tt.overran && (shown != tt.words-1 || m.Output != int64(shown) || m.FinishReason != "length") {
+			t.Errorf("%d tokens: %d shown, held to %d, %q", tt.words, shown, m.Output, m.FinishReason)
+		}
+	}
+
+	m := a.Meter(t.Context(), candidate)
+	one := provider.Part{Content: " a", FinishReason: "stop", Usage: &price.Usage{Input: 999_999, Output: 2}}
+	m.Take(&one)
+	if m.Usage != nil || !m.Finished {
+		t.Errorf("a report above the model's context is believed: %+v", m.Tally)
+	}
+	m.Take(&provider.Part{Usage: &price.Usage{Input: 999_999, Output: 1}})
+	if m.Usage == nil {
+		t.Error("a report of all that the context holds is not believed")
+	}
+}
