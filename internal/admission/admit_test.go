@@ -12,6 +12,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
 // Each way in which a call is refused, with its figures; and that a refusal costs nobody
@@ -103,6 +104,7 @@ func TestRefusals(t *testing.T) {
 				if tt.ctx != nil {
 					ctx = tt.ctx(ctx)
 				}
+				sent := g.sends.Load()
 				a, r := g.Admit(ctx, caller, g.call(caller, tt.feature, 0))
 				if a != nil || r == nil {
 					t.Fatal("admitted")
@@ -111,15 +113,19 @@ func TestRefusals(t *testing.T) {
 					tt.want.Requested != 0 && (r.Requested != tt.want.Requested || r.Remaining != 0 || r.Affordable != 0) {
 					t.Errorf("%s %+v, want %s %+v of %q", r.Kind, r, tt.want.Kind, tt.want, tt.limit)
 				}
+				byFuse := r.Kind == SwitchedOff || r.Kind == ChallengeDue && tt.feature == "docqa"
+				if byFuse && known && g.sends.Load() != sent {
+					t.Error("something was taken, and the fuse was known to refuse")
+				}
 				if len(r.States) == 0 && (r.Kind == OverLimit || r.Kind == TooManyOpen) {
 					t.Errorf("%d states", len(r.States))
 				}
 				g.down.Store(false)
 				after, stillOpen := g.standing(caller)
-				if fuse := r.Kind == SwitchedOff || r.Kind == ChallengeDue && tt.feature == "docqa"; fuse && !known {
-					maps.Copy(after, map[string]int64{"requests": before["requests"]}) // the attempt counts
-					if n, ok := before["network_requests"]; ok {
-						after["network_requests"] = n
+				if byFuse && !known { // the attempt counts
+					for _, left := range []map[string]int64{before, after} {
+						delete(left, "requests")
+						delete(left, "network_requests")
 					}
 				}
 				if !maps.Equal(before, after) || open != stillOpen {
@@ -180,6 +186,24 @@ func TestRefusals(t *testing.T) {
 	}
 	if len(Kinds) != len(seen) {
 		t.Errorf("%d kinds, %d were seen", len(Kinds), len(seen))
+	}
+}
+
+// Of several denials the longest is named: coming back sooner would be of no use.
+func TestLongestDenial(t *testing.T) {
+	t.Parallel()
+	o := offerOf(t, testPolicy(t), "docqa", policy.User, limits.User)
+	full := bucket.Denial{Limit: bucket.Limit{Name: bucket.InFlight, Capacity: 1}, Requested: 1}
+	for wait, want := range map[time.Duration]Refusal{
+		time.Second: {Kind: TooManyOpen, Wait: 2 * time.Second}, // nobody knows when a call ends
+		time.Minute: {Kind: OverLimit, Wait: time.Minute},
+	} {
+		denial := bucket.Denial{Limit: o.Limits[0].Limit, Requested: 1, RetryAfter: wait}
+		for _, denials := range [][]bucket.Denial{{denial, full}, {full, denial}} {
+			if r := Denied(o.Limits, denials...); r.Kind != want.Kind || r.Wait != want.Wait || r.Limit.Unit != policy.Requests {
+				t.Errorf("%s: %+v, want %+v", wait, r, want)
+			}
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func (g *rig) spent() ledger.Amount {
 	return sum.Total
 }
 
-// A settle that does not reach the store says so, and takes its hold for what tells of it.
+// A settle that does not reach the store says so, and its hold stays, to tell of the call.
 func TestSettleWithoutAStore(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)

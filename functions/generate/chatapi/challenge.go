@@ -67,8 +67,9 @@ func (h *Handler) solveChallenge(w http.ResponseWriter, r *http.Request, e *entr
 	if apiErr != nil {
 		return apiErr
 	}
-	tier, network, allowed := h.Policy.Tiers[policy.Anonymous], "net#"+at.networks[0], h.admission.Allowance()
-	e.identify(identity{Caller: admission.Caller{Kind: limits.Network, ID: at.networks[0], Tier: tier}})
+	tier, allowed := h.Policy.Tiers[policy.Anonymous], h.admission.Allowance()
+	id := identity{Caller: admission.Caller{Kind: limits.Network, ID: at.networks[0], Tier: tier}}
+	e.identify(id)
 	solution, allowed, apiErr := h.verify(r, at, payload, allowed)
 	if apiErr != nil {
 		return apiErr
@@ -80,7 +81,7 @@ func (h *Handler) solveChallenge(w http.ResponseWriter, r *http.Request, e *entr
 	asking, cancel := allowed.Asking(r.Context())
 	defer cancel()
 	passes := limits.OfPasses(tier.Passes).Limit
-	state, err := h.admission.Buckets.Peek(asking, network)
+	state, err := h.admission.Buckets.Peek(asking, id.Key())
 	if err != nil {
 		return h.notCheckable(r, err)
 	}
@@ -90,7 +91,7 @@ func (h *Handler) solveChallenge(w http.ResponseWriter, r *http.Request, e *entr
 	if err := h.Used.Claim(asking, solution); err != nil {
 		return h.challengeFailed(r, err)
 	}
-	if apiErr := h.take(r, allowed, bucket.Request{Key: network, Charges: []bucket.Charge{{Limit: passes, Cost: 1}}}); apiErr != nil {
+	if apiErr := h.take(r, allowed, bucket.Request{Key: id.Key(), Charges: []bucket.Charge{{Limit: passes, Cost: 1}}}); apiErr != nil {
 		return apiErr
 	}
 	issued, token := h.Passes.Issue(at.networks[0])
