@@ -486,7 +486,7 @@ func TestNothingOfTheCallerIsKept(t *testing.T) {
 	a := g.do(r)
 	bodies += a.body + fmt.Sprint(a.header) + pass
 	db := engine.Client(enginetest.URL())
-	scan, err := db.Scan(context.Background(), &dynamodb.ScanInput{TableName: &g.table})
+	scan, err := db.Scan(context.Background(), &dynamodb.ScanInput{TableName: &g.bucket.Table})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func (g *rig) limitsOf(addr, pass string) limitsView {
 // setFuse sets the fuse behind everybody's back.
 func (g *rig) setFuse(state string, until time.Time) {
 	g.t.Helper()
-	_, err := engine.Client(enginetest.URL()).PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &g.table, Item: map[string]types.AttributeValue{
+	_, err := engine.Client(enginetest.URL()).PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &g.bucket.Table, Item: map[string]types.AttributeValue{
 		"pk": &types.AttributeValueMemberS{Value: "fuse"}, "state": &types.AttributeValueMemberS{Value: state},
 		"until": &types.AttributeValueMemberN{Value: strconv.FormatInt(until.Unix(), 10)},
 	}})

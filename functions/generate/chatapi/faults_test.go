@@ -98,7 +98,7 @@ func newGround(t *testing.T, opts bucket.Options) *ground {
 // item is what the store has of the user.
 func (g *ground) item() map[string]types.AttributeValue {
 	g.t.Helper()
-	out, err := g.store().GetItem(context.Background(), &dynamodb.GetItemInput{TableName: &g.table, ConsistentRead: aws.Bool(true),
+	out, err := g.store().GetItem(context.Background(), &dynamodb.GetItemInput{TableName: &g.bucket.Table, ConsistentRead: aws.Bool(true),
 		Key: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: "user#123"}}})
 	if err != nil {
 		g.t.Fatal(err)
@@ -173,8 +173,9 @@ func (g *ground) wantCharged(f fate, open int64) {
 func (g *ground) comeBackLater(f fate) {
 	g.t.Helper()
 	g.freeze(10 * time.Minute)
+	table := g.bucket.Table
 	g.bucket = patient
-	g.bucket.Table = g.table
+	g.bucket.Table = table
 	g.handler = g.process(g.store())
 	for range 2 { // the settle of a call clears up what its reserve came across
 		a := g.chat(g.token, `{"model":"docqa","messages":[{"role":"user","content":"Hi."}]}`)

@@ -291,7 +291,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			t.Errorf("%s is in an answer", what)
 		}
 	}
-	for _, internal := range []string{"dynamodb", "goroutine", ".go:", "connection", "127.0.0.1", g.table} {
+	for _, internal := range []string{"dynamodb", "goroutine", ".go:", "connection", "127.0.0.1", g.bucket.Table} {
 		if strings.Contains(strings.ToLower(bodies.String()), internal) {
 			t.Errorf("an answer speaks of %s", internal)
 		}

@@ -33,7 +33,7 @@ func (g *rig) tokenWith(sub, email string) string {
 // wantFound wants support to find the user of an address.
 func (g *rig) wantFound(email string, want ...string) {
 	g.t.Helper()
-	users, err := emails.New(engine.Client(enginetest.URL()), g.table, []byte(testSecret), g.now)
+	users, err := emails.New(engine.Client(enginetest.URL()), g.bucket.Table, []byte(testSecret), g.now)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestAddressIsLearnedFromADenial(t *testing.T) {
 			return strings.Replace(yaml, "requests: {capacity: 60, per: 1m}", "requests: {capacity: 1, per: 1h}", 1)
 		}, func(g *rig) { g.chat(g.token("ann", ""), askDocqa) }, askDocqa},
 		"the fuse": {http.StatusServiceUnavailable, nil, func(g *rig) {
-			if err := fuse.NewWriter(engine.Client(enginetest.URL()), g.table, g.now).Set(g.t.Context(), fuse.Setting{State: fuse.Open, SetBy: "ops"}); err != nil {
+			if err := fuse.NewWriter(engine.Client(enginetest.URL()), g.bucket.Table, g.now).Set(g.t.Context(), fuse.Setting{State: fuse.Open, SetBy: "ops"}); err != nil {
 				g.t.Fatal(err)
 			}
 		}, askDocqa},

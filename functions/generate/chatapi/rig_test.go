@@ -22,11 +22,13 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
+	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
+	"github.com/tokenfuse/tokenfuse/testkit/stagetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
@@ -66,7 +68,6 @@ type rig struct {
 	sends     atomic.Int64      // to the store
 	fuseFails atomic.Bool       // reads of the fuse go through net, too
 	log       *buffer.Synced
-	table     string
 	policy    *policy.Policy
 	bucket    bucket.Options
 	sent      *buffer.Synced // bodies of the requests to the provider, one a line
@@ -106,32 +107,25 @@ func (s setup) newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 		// Patience with a busy machine: only some tests are about slow stores.
 		s.bucket = bucket.Options{AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute}
 	}
-	g := &rig{t: t, upstream: upstream.New(s.upstream), log: &buffer.Synced{}, sent: &buffer.Synced{}, bucket: s.bucket}
-	var provider http.Handler = g.upstream
-	if s.model != nil {
-		provider = s.model(provider)
-	}
-	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			panic(http.ErrAbortHandler)
+	g := &rig{t: t, log: &buffer.Synced{}, sent: &buffer.Synced{}, bucket: s.bucket}
+	on := stagetest.New(t, stage.Options{Upstream: s.upstream, Model: func(model http.Handler) http.Handler {
+		if s.model != nil {
+			model = s.model(model)
 		}
-		_, _ = g.sent.Write(append(body, '\n'))
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		provider.ServeHTTP(w, r)
-	}))
-	t.Cleanup(model.Close)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				panic(http.ErrAbortHandler)
+			}
+			_, _ = g.sent.Write(append(body, '\n'))
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			model.ServeHTTP(w, r)
+		})
+	}})
+	g.upstream, g.issuer, g.bucket.Table = on.Upstream, on.Issuer, on.Limits
 
-	var keys http.Handler
-	issuing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { keys.ServeHTTP(w, r) }))
-	t.Cleanup(issuing.Close)
 	var err error
-	if g.issuer, err = issuer.New(issuer.Options{URL: issuing.URL, Audience: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	keys = g.issuer.JWKS()
-
-	yaml := strings.NewReplacer("UPSTREAM", model.URL+"/v1", "ISSUER", issuing.URL).Replace(testPolicy)
+	yaml := strings.NewReplacer("UPSTREAM", on.ModelURL(), "ISSUER", on.URL).Replace(testPolicy)
 	for _, f := range edit {
 		yaml = f(yaml)
 	}
@@ -155,10 +149,7 @@ func (s setup) newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 		g.sends.Add(1)
 		return g.net.RoundTrip(r)
 	})
-	var db *dynamodb.Client
-	db, g.bucket.Table = enginetest.Table(t, func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: counted} })
-	g.table = g.bucket.Table
-	g.handler = g.process(db)
+	g.handler = g.process(on.DynamoDB(func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: counted} }))
 	return g
 }
 
