@@ -24,6 +24,7 @@ require (
 	github.com/dunglas/httpsfv v1.1.2
 	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/google/go-cmp v0.7.0
+	github.com/google/jsonschema-go v0.4.3
 	github.com/hashicorp/golang-lru/v2 v2.0.7
 	github.com/sony/gobreaker/v2 v2.4.0
 	go.yaml.in/yaml/v4 v4.0.0

@@ -30,6 +30,7 @@ type commands struct {
 
 	Dev        devCommand        `cmd:"" help:"Run everything on this machine: real handlers behind a stand-in for API Gateway, a DynamoDB-compatible engine, an issuer of tokens and, without a provider key, a built-in model."`
 	Check      checkCommand      `cmd:"" help:"Check a configuration: exit 1 and every mistake with its line."`
+	Schema     schemaCommand     `cmd:"" help:"Print the JSON Schema of a configuration, by which editors complete and check it."`
 	Exposure   exposureCommand   `cmd:"" help:"Worst-case dollars an hour: of one client, one network, one user, all anonymous callers and everybody, today and with this configuration."`
 	Prices     pricesCommand     `cmd:"" help:"Compare prices with those that npm's @pydantic/genai-prices publishes: exit 1 if any digit differs. It needs Node, and the package in this folder or above it."`
 	ClearLimit clearLimitCommand `cmd:"" help:"Unblock somebody: make their limits full again."`

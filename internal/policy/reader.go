@@ -111,12 +111,14 @@ const noAliases = "anchors and aliases are not accepted: write the value out"
 // value is a value with its place in the file. One that was left out has no
 // node; reading it gives the zero value and reports nothing.
 type value struct {
-	r    *reader
-	path string
-	node *yaml.Node
+	r     *reader
+	path  string
+	node  *yaml.Node
+	shape shape // what may stand here, if that is asked: see Schema
 }
 
-func (v value) given() bool { return v.node != nil }
+// given reports whether v is in the file. Where its shape is asked, all is given.
+func (v value) given() bool { return v.node != nil || v.shape != nil }
 
 func (v value) report(format string, args ...any) { v.r.report(v.path, format, args...) }
 
@@ -147,7 +149,7 @@ func (v value) is(kind yaml.Kind, what string) bool {
 // child makes a value below v and remembers its line.
 func (v value) child(path string, line int, node *yaml.Node) value {
 	v.r.lines[path] = line
-	return value{v.r, path, node}
+	return value{r: v.r, path: path, node: node}
 }
 
 // entries reads a mapping in the order of the file; keys are text and unique.
@@ -186,6 +188,7 @@ type object struct {
 // end reports those that nobody asked for.
 func (v value) object() *object {
 	o := &object{value: v}
+	v.shape.set("type", "object").set("additionalProperties", false)
 	o.names, o.entries, o.ok = v.entries("a mapping of keys to values")
 	return o
 }
@@ -193,6 +196,9 @@ func (v value) object() *object {
 // get gives the value of a key that may be left out.
 func (o *object) get(key string) value {
 	o.asked = append(o.asked, key)
+	if o.shape != nil {
+		return value{r: o.r, path: join(o.path, key), shape: o.shape.within("properties").within(key)}
+	}
 	return o.entries[key] // absent: not given
 }
 
@@ -202,7 +208,44 @@ func (o *object) need(key string) value {
 	if o.ok && !v.given() {
 		o.r.report(join(o.path, key), "is required")
 	}
+	o.shape.add("required", key)
 	return v
+}
+
+// needOne reports an object that has none of the keys. They were asked for before.
+func (o *object) needOne(keys ...string) {
+	given := func(key string) bool { return o.entries[key].given() }
+	if o.ok && !slices.ContainsFunc(keys, given) {
+		last := len(keys) - 1
+		o.report("must have at least one of %s and %s", strings.Join(keys[:last], ", "), keys[last])
+	}
+	for _, key := range keys {
+		o.shape.add("anyOf", shape{"required": []any{key}})
+	}
+}
+
+// leaveOut reports a key that must not be given.
+func (o *object) leaveOut(key, format string, args ...any) {
+	if v := o.get(key); v.given() {
+		v.report(format, args...)
+	}
+	o.shape.within("properties").remove(key)
+}
+
+// needFor reports that key is missing, if kind, which is the object's kind, is the word.
+func (o *object) needFor(word, kind, key, more string) {
+	if kind == word && o.ok && !o.entries[key].given() {
+		o.r.report(join(o.path, key), "is required for kind %s%s", word, more)
+	}
+	o.shape.ifKind(word, shape{"required": []any{key}})
+}
+
+// leaveOutFor reports that key is given, if kind, which is the object's kind, is the word.
+func (o *object) leaveOutFor(word, kind, key, more string) {
+	if v := o.entries[key]; kind == word && v.given() {
+		v.report("must be left out for kind %s%s", word, more)
+	}
+	o.shape.ifKind(word, shape{"properties": shape{key: false}})
 }
 
 func (o *object) end() {
@@ -214,8 +257,17 @@ func (o *object) end() {
 }
 
 // named reads a mapping with free names. It is nil when v was left out or
-// cannot be read as that.
-func named[T any](v value, read func(name string, v value) *T) map[string]*T {
+// cannot be read as that. Of the names in own, read takes other values.
+func named[T any](v value, read func(name string, v value) *T, own ...string) map[string]*T {
+	if v.shape != nil {
+		v.shape.set("type", "object").set("minProperties", 1).set("maxProperties", maxEntries)
+		v.shape.within("propertyNames").set("pattern", namePattern)
+		for _, name := range own {
+			read(name, value{r: v.r, shape: v.shape.within("properties").within(name)})
+		}
+		read("", value{r: v.r, shape: v.shape.within("additionalProperties")})
+		return nil
+	}
 	names, entries, ok := v.entries("a mapping of names to what they stand for")
 	if !ok {
 		return nil
@@ -249,6 +301,10 @@ func refer[T any](v value, what string, all map[string]*T) *T {
 
 // list reads a sequence of at least one item.
 func (v value) list(what string) []value {
+	if v.shape != nil {
+		v.shape.set("type", "array").set("minItems", 1).set("maxItems", maxEntries)
+		return []value{{r: v.r, shape: v.shape.within("items")}}
+	}
 	if !v.is(yaml.SequenceNode, "a list of "+what) {
 		return nil
 	}
@@ -266,9 +322,12 @@ func (v value) list(what string) []value {
 // texts reads a list of different texts; check may report more about each.
 func (v value) texts(what string, check func(value, string)) []string {
 	var texts []string
+	v.shape.set("uniqueItems", true)
 	for _, item := range v.list(what) {
 		s := item.text()
 		switch {
+		case item.shape != nil:
+			check(item, s)
 		case s == "":
 			continue
 		case slices.Contains(texts, s):

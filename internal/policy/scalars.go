@@ -27,6 +27,9 @@ const (
 	maxPeriod = 366 * day
 )
 
+// namePattern is what validName accepts.
+const namePattern = `^[a-z0-9_-]{1,32}$`
+
 func validName(s string) bool {
 	return len(s) >= 1 && len(s) <= 32 && !strings.ContainsFunc(s, func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-'
@@ -35,6 +38,7 @@ func validName(s string) bool {
 
 // scalar gives the text of a scalar of one of the tags.
 func (v value) scalar(what string, tags ...string) (string, bool) {
+	v.shape.set("description", what)
 	if !v.is(yaml.ScalarNode, what) {
 		return "", false
 	}
@@ -47,12 +51,14 @@ func (v value) scalar(what string, tags ...string) (string, bool) {
 
 // prose reads text of any length and shape.
 func (v value) prose() string {
+	v.shape.set("type", "string")
 	s, _ := v.scalar("text (in quotes if it could be taken for something else)", "!!str")
 	return s
 }
 
 // text reads a word: not empty, no spaces. It gives "" for anything else.
 func (v value) text() string {
+	v.shape.set("type", "string").set("pattern", `^\S+$`).set("maxLength", 1024)
 	s, ok := v.scalar("text (in quotes if it looks like a number)", "!!str")
 	if ok && (s == "" || len(s) > 1024 || strings.ContainsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) })) {
 		v.report("must be text without spaces, of 1 to 1024 bytes")
@@ -63,6 +69,7 @@ func (v value) text() string {
 
 // choice reads one of the given words.
 func (v value) choice(words ...string) string {
+	v.shape.set("type", "string").set("enum", words)
 	what := "one of " + strings.Join(words, ", ")
 	s, ok := v.scalar(what, "!!str")
 	if ok && !slices.Contains(words, s) {
@@ -74,6 +81,7 @@ func (v value) choice(words ...string) string {
 
 // boolean reads true or false; false for anything else.
 func (v value) boolean() bool {
+	v.shape.set("type", "boolean")
 	s, ok := v.scalar("true or false", "!!bool")
 	if ok && s != "true" && s != "false" {
 		v.report("must be true or false")
@@ -83,14 +91,15 @@ func (v value) boolean() bool {
 
 // booleanOr reads true or false, or gives what applies if the value is left out.
 func (v value) booleanOr(otherwise bool) bool {
-	if !v.given() {
-		return otherwise
+	if b := v.boolean(); v.given() {
+		return b
 	}
-	return v.boolean()
+	return otherwise
 }
 
 // integer reads a whole number. It gives 0 for anything else.
 func (v value) integer(least, most int64) int64 {
+	v.shape.set("type", "integer").set("minimum", least).set("maximum", most)
 	what := "a whole number from " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10)
 	s, ok := v.scalar(what, "!!int", "!!float")
 	if !ok {
@@ -107,6 +116,7 @@ func (v value) integer(least, most int64) int64 {
 
 // number reads a decimal number above least and up to most.
 func (v value) number(least, most float64) float64 {
+	v.shape.set("type", "number").set("exclusiveMinimum", least).set("maximum", most)
 	what := "a number above " + strconv.FormatFloat(least, 'f', -1, 64) + " and up to " + strconv.FormatFloat(most, 'f', -1, 64)
 	s, ok := v.scalar(what, "!!int", "!!float")
 	if !ok {
@@ -122,6 +132,7 @@ func (v value) number(least, most float64) float64 {
 
 // dollars reads an amount above zero, in micro-dollars.
 func (v value) dollars() int64 {
+	v.shape.decimal(6).set("exclusiveMinimum", 0).add("allOf", shape{"pattern": "[1-9]"})
 	const what = `dollars as a decimal number above 0 and up to 1000000 with at most 6 decimals, such as "2.00"`
 	s, ok := v.scalar(what, "!!str", "!!int", "!!float")
 	if !ok {
@@ -138,6 +149,7 @@ func (v value) dollars() int64 {
 // rate reads a price in dollars per million tokens. A millionth of that is a
 // pico-dollar per token. Zero is a price too, if it is written.
 func (v value) rate() price.Pico {
+	v.shape.decimal(4).set("minimum", 0)
 	const what = `dollars per million tokens as a decimal number up to 10000 with at most 6 decimals, such as "0.40"`
 	s, ok := v.scalar(what, "!!str", "!!int", "!!float")
 	if !ok {
@@ -184,6 +196,7 @@ func (v value) period(most time.Duration) time.Duration {
 
 // duration reads a Go duration, with d for days in front.
 func (v value) duration(least, most time.Duration) time.Duration {
+	v.shape.set("type", "string").set("pattern", durationPattern)
 	what := "a duration from " + formatDuration(least) + " to " + formatDuration(most) + ", such as 30s, 1h, 1d or 1d12h"
 	s, ok := v.scalar(what, "!!str", "!!int", "!!float")
 	if !ok {
@@ -196,6 +209,9 @@ func (v value) duration(least, most time.Duration) time.Duration {
 	}
 	return d
 }
+
+// durationPattern is what parseDuration accepts, but for the sizes of its numbers.
+const durationPattern = `^([0-9]+d|([0-9]+d)?[0-9]+\.?[0-9]*(ns|us|µs|μs|ms|s|m|h)(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`
 
 func parseDuration(s string) (time.Duration, bool) {
 	var days time.Duration
@@ -237,6 +253,7 @@ func formatDuration(d time.Duration) string {
 // webURL reads an absolute http(s) URL without credentials, query or fragment.
 func (v value) webURL() *url.URL {
 	s := v.text()
+	v.shape.set("pattern", `^[Hh][Tt][Tt][Pp][Ss]?://[^/?#@\s]+(/[^?#\s]*)?$`)
 	if s == "" {
 		return nil
 	}
@@ -273,6 +290,9 @@ func lazily(expression string) func() *regexp.Regexp {
 // secret reads a reference to a secret. Whatever else stands there may be the
 // secret itself, so that no message repeats any of it, keys included.
 func (v value) secret() *Secret {
+	if v.shape != nil {
+		v.shape.reference()
+	}
 	n := v.node
 	if n == nil {
 		return nil

@@ -50,8 +50,10 @@ func readPolicy(root value) *Policy {
 	p.Models = named(o.need("models"), p.readModel)
 	p.Pools = named(o.get("pools"), readPool)
 	p.Challenge = readChallenge(o.get("challenge"))
-	p.Tiers = named(o.need("tiers"), p.readTier)
-	p.Features = named(o.need("features"), p.readFeature)
+	p.Tiers = named(o.need("tiers"), p.readTier, Anonymous)
+	features := o.need("features")
+	p.Features = named(features, p.readFeature)
+	features.shape.within("propertyNames").set("not", shape{"anyOf": []any{shape{"enum": reserved}, shape{"pattern": clientsChoke().String()}}})
 	p.Auth = readAuth(o.get("auth"))
 	p.CORS = readCORS(o.get("cors"))
 	p.Fingerprint = readFingerprint(o.get("fingerprint"))
@@ -73,20 +75,13 @@ func readProvider(name string, v value) *Provider {
 	if bills := o.get("bills_errors"); bills.given() {
 		p.BillsErrors = new(bills.boolean())
 	}
-	base := o.get("base_url")
-	if u := base.webURL(); u != nil {
+	if u := o.get("base_url").webURL(); u != nil {
 		p.BaseURL = strings.TrimRight(u.String(), "/")
 	}
-	key := o.get("api_key")
-	p.APIKey = key.secret()
-	switch {
-	case p.Kind == kind.OpenAI && o.ok && !base.given():
-		o.r.report(join(v.path, "base_url"), "is required for kind openai, such as https://api.openai.com/v1")
-	case p.Kind == kind.Anthropic && o.ok && !key.given():
-		o.r.report(join(v.path, "api_key"), "is required for kind anthropic")
-	case p.Kind == kind.Bedrock && key.given():
-		key.report("must be left out for kind bedrock, which signs with the function's own role")
-	}
+	p.APIKey = o.get("api_key").secret()
+	o.needFor(string(kind.OpenAI), string(p.Kind), "base_url", ", such as https://api.openai.com/v1")
+	o.needFor(string(kind.Anthropic), string(p.Kind), "api_key", "")
+	o.leaveOutFor(string(kind.Bedrock), string(p.Kind), "api_key", ", which signs with the function's own role")
 	return p
 }
 
@@ -101,12 +96,12 @@ func (p *Policy) readModel(name string, v value) *Model {
 		Context:   o.need("context").integer(1, maxTokens),
 		Prices:    readPrices(o.need("price_per_mtok")),
 	}
-	field, stream := o.get("max_tokens_field"), o.get("stream")
+	field := o.get("max_tokens_field")
 	m.MaxTokensField = field.choice("max_tokens", "max_completion_tokens")
+	m.Stream = o.get("stream").booleanOr(m.Provider == nil || m.Provider.Stream)
 	if m.Provider == nil {
 		return m
 	}
-	m.Stream = stream.booleanOr(m.Provider.Stream)
 	switch openai := m.Provider.Kind == kind.OpenAI; {
 	case openai && m.Provider.host() == hostOpenAI:
 		m.MaxTokensField = cmp.Or(m.MaxTokensField, openAIMaxTokensField)
@@ -189,15 +184,14 @@ func (p *Policy) readTier(name string, v value) *Tier {
 	t.Tokens = readLimit(limits.get("tokens"), LimitTokens, Tokens)
 	t.Requests = readLimit(limits.get("requests"), LimitRequests, Requests)
 	t.Spend = readSpend(limits.get("spend"))
+	limits.needOne("tokens", "requests", "spend")
 	limits.end()
-	if limits.ok && t.Tokens == nil && t.Requests == nil && t.Spend == nil {
-		limits.report("must have at least one of tokens, requests and spend")
-	}
 
 	pool := o.get("pool")
 	if found := refer(pool, "pool", p.Pools); found != nil {
 		t.Pool = found.Name
 	}
+	pool.shape.set("not", shape{"const": PoolAll})
 	if t.Pool == PoolAll {
 		pool.report("must be another pool: every call draws on %s already", PoolAll)
 	}
@@ -209,9 +203,7 @@ func (p *Policy) readTier(name string, v value) *Tier {
 	}
 	if !anonymous {
 		for _, key := range [...]string{"challenge_at", "network", "passes"} {
-			if setting := o.get(key); setting.given() {
-				setting.report("must be left out: it is for tier %s alone", Anonymous)
-			}
+			o.leaveOut(key, "must be left out: it is for tier %s alone", Anonymous)
 		}
 	}
 	return t
@@ -256,9 +248,7 @@ func readNetwork(v value) *Network {
 		Requests:    readLimit(o.get("requests"), LimitNetworkRequests, Requests),
 		MaxInFlight: int(cmp.Or(o.get("max_in_flight").integer(1, bucket.MaxInFlight), defaultNetworkCalls)),
 	}
-	if o.ok && n.Tokens == nil && n.Requests == nil {
-		o.report("must have at least one of tokens and requests")
-	}
+	o.needOne("tokens", "requests")
 	return n
 }
 
@@ -361,6 +351,7 @@ func readCORS(v value) *CORS {
 	o := v.object()
 	defer o.end()
 	return &CORS{Origins: o.need("origins").texts("origins", func(item value, origin string) {
+		item.shape.set("pattern", originShape().String())
 		if !validOrigin(origin) {
 			item.report("must be an origin as browsers send it, such as https://app.example.com: http or https, host in lower case, port unless it is the usual one, nothing behind it")
 		}
@@ -373,27 +364,22 @@ func readChallenge(v value) *Challenge {
 	}
 	o := v.object()
 	defer o.end()
-	c := &Challenge{Kind: o.need("kind").choice("altcha", "turnstile", "hcaptcha", "recaptcha")}
+	verifiers := []string{"turnstile", "hcaptcha", "recaptcha"}
+	c := &Challenge{Kind: o.need("kind").choice(append([]string{"altcha"}, verifiers...)...)}
 	if s := o.need("secret").secret(); s != nil {
 		c.Secret = *s
 	}
-	site, host := o.get("site_key"), o.get("hostname")
-	c.SiteKey, c.Hostname = site.text(), host.text()
+	host := o.get("hostname")
+	c.SiteKey, c.Hostname = o.get("site_key").text(), host.text()
+	host.shape.set("pattern", `^[^/:\s]+$`)
 	if strings.ContainsAny(c.Hostname, "/:") {
 		host.report("must be a host name alone, such as app.example.com")
 	}
-	switch c.Kind {
-	case "":
-	case "altcha":
-		for _, setting := range [...]value{site, host} {
-			if setting.given() {
-				setting.report("must be left out for kind altcha")
-			}
-		}
-	default:
-		if o.ok && !site.given() {
-			o.r.report(join(v.path, "site_key"), "is required for kind %s", c.Kind)
-		}
+	for _, key := range [...]string{"site_key", "hostname"} {
+		o.leaveOutFor("altcha", c.Kind, key, "")
+	}
+	for _, word := range verifiers {
+		o.needFor(word, c.Kind, "site_key", "")
 	}
 	return c
 }
@@ -439,6 +425,7 @@ func readAdmin(v value) *Admin {
 	o := v.object()
 	defer o.end()
 	return &Admin{AllowARNs: o.need("allow_arns").texts("ARNs", func(item value, arn string) {
+		item.shape.set("pattern", arnShape().String())
 		if !arnShape().MatchString(arn) {
 			item.report("must be the ARN of an IAM identity, such as arn:aws:iam::123456789012:role/support")
 		}

@@ -1,0 +1,153 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"go.yaml.in/yaml/v4"
+)
+
+// beyondSchema are the mistakes that a JSON Schema cannot see, by the reason.
+var beyondSchema = map[string][]string{
+	"the form of the file is gone when it is held against a schema": {
+		"anchor", "anchor on a mapping, and its content", "tag", "custom tag on a mapping", "merge key", "too large",
+		"exponent", "hexadecimal", "leading zero", "underscore", "date for a text", "price with an exponent", "price without a leading digit",
+	},
+	"how long a duration is": {
+		"timeout too long", "period of zero", "part of a second", "too long a period", "very many days", "passes good for days",
+	},
+	"a name refers to another part of the file": {
+		"unknown provider", "unknown model", "unknown fallback", "unknown tier", "unknown pool", "fallback to itself",
+		"no field for the cap, but of OpenAI", "schemas of a model that has none",
+	},
+	"one figure must fit another": {
+		"a pass with more calls than can be kept from coming back", "a pass that lives long",
+		"call above the token limit", "call above the network's token limit", "call above the spend limit",
+		"call above a pool's burst", "call above its tier's pool's burst", "call above the context",
+		"system prompt above the input cap", "framing above the input cap",
+	},
+	"addresses that say the same in another way": {"keys over http", "origin with the usual port"},
+}
+
+func schemaOf(t *testing.T) *jsonschema.Resolved {
+	t.Helper()
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resolved
+}
+
+// refusal is what the schema has against a file; nil: nothing.
+func refusal(schema *jsonschema.Resolved, file string) error {
+	var content any
+	if err := yaml.Unmarshal([]byte(file), &content); err != nil {
+		return err
+	}
+	text, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &content); err != nil {
+		return err
+	}
+	return schema.Validate(content)
+}
+
+// TestSchemaAccepts: what Parse accepts, the schema accepts.
+func TestSchemaAccepts(t *testing.T) {
+	t.Parallel()
+	schema := schemaOf(t)
+	own, err := os.ReadFile(sample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{"good": good, "sample": string(own)}
+	for name, change := range accepted {
+		files[name] = strings.Replace(good, change[0], change[1], 1)
+	}
+	for name, file := range files {
+		if err := refusal(schema, file); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestSchemaRefuses: what Parse refuses, the schema refuses, as far as one can.
+func TestSchemaRefuses(t *testing.T) {
+	t.Parallel()
+	schema := schemaOf(t)
+	beyond := map[string]bool{}
+	for _, names := range beyondSchema {
+		for _, name := range names {
+			beyond[name] = true
+		}
+	}
+	for _, test := range mistakes {
+		err := refusal(schema, strings.Replace(good, test.old, test.new, 1))
+		if refused := err != nil; refused == beyond[test.name] {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		delete(beyond, test.name)
+	}
+	for name := range beyond {
+		t.Errorf("there is no mistake %q", name)
+	}
+}
+
+// TestSchemaIsWhole: no key is left without what it may hold, which would accept
+// anything.
+func TestSchemaIsWhole(t *testing.T) {
+	t.Parallel()
+	var schema map[string]any
+	if err := json.Unmarshal(Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(path string, s map[string]any)
+	walk = func(path string, s map[string]any) {
+		if s["type"] == nil {
+			t.Errorf("%s may be anything", path)
+		}
+		if s["type"] == "object" && s["additionalProperties"] == nil {
+			t.Errorf("%s may have any key", path)
+		}
+		for _, below := range [...]string{"additionalProperties", "items"} {
+			if of, ok := s[below].(map[string]any); ok {
+				walk(path+"."+below, of)
+			}
+		}
+		properties, _ := s["properties"].(map[string]any)
+		for name, of := range properties {
+			walk(path+"."+name, of.(map[string]any))
+		}
+	}
+	walk("", schema)
+
+	// The tier of anonymous callers has keys that no other has.
+	tiers := schema["properties"].(map[string]any)["tiers"].(map[string]any)
+	keys := func(tier any) []string {
+		var names []string
+		for name := range tier.(map[string]any)["properties"].(map[string]any) {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	every := "limits max_in_flight max_input_chars max_input_tokens max_messages max_output_tokens"
+	anonymous := keys(tiers["properties"].(map[string]any)[Anonymous])
+	if got, want := fmt.Sprint(anonymous), "[challenge_at "+every+" network passes pool]"; got != want {
+		t.Errorf("of tier anonymous: %s, want %s", got, want)
+	}
+	if got, want := fmt.Sprint(keys(tiers["additionalProperties"])), "["+every+" pool]"; got != want {
+		t.Errorf("of other tiers: %s, want %s", got, want)
+	}
+}
