@@ -23,7 +23,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: dev help build test race fuzz vet lint golangci vuln modules ci bench prices-check build-Generate build-ClearLimit build-SpendAlarm
+.PHONY: dev help build test race fuzz vet lint golangci vuln modules ci bench prices-check schema build-Generate build-ClearLimit build-SpendAlarm
 
 dev: node_modules/.package-lock.json build ## run everything on this machine
 	@exec $(BIN)/tokenfuse dev $(ARGS)
@@ -83,6 +83,9 @@ bench: node_modules/.package-lock.json ## measure, and compare with the goals
 # ARGS='--meant small' for a price that is meant to differ.
 prices-check: node_modules/.package-lock.json ## compare prices with those that npm's @pydantic/genai-prices publishes
 	go run ./cmd/tokenfuse prices $(ARGS) tokenfuse.yaml prices.yaml
+
+schema: ## write the JSON Schema of tokenfuse.yaml anew
+	go run ./cmd/tokenfuse schema >tokenfuse.schema.json
 
 # The DynamoDB-compatible engine, and the client of the examples and tests. npm
 # writes this file when it installs.

@@ -22,7 +22,9 @@ import (
 // A line that begins with "$ " is a command; it goes on in the next line if it
 // ends in a backslash. The other lines are the command's whole standard output:
 // … stands for any text within a line, and alone on a line for any lines, or
-// none. Blocks of other kinds are only shown.
+// none. A line that begins with two spaces goes on, without them, what the line above
+// shows: lines of output may be too long for a document. Blocks of other kinds are
+// only shown.
 type command struct {
 	line int // where it stands, 1-based
 	text string
@@ -46,7 +48,11 @@ func consoleCommands(markdown string) []command {
 			commands = append(commands, command{line: i + 1, text: line[2:]})
 		case len(commands) > 0:
 			last := &commands[len(commands)-1]
-			last.want = append(last.want, line)
+			if more, ok := strings.CutPrefix(line, "  "); ok && len(last.want) > 0 {
+				last.want[len(last.want)-1] += more
+			} else {
+				last.want = append(last.want, line)
+			}
 			continue
 		}
 		goesOn = strings.HasSuffix(line, `\`)
@@ -107,11 +113,11 @@ func runAll(t *testing.T, env []string, commands []command) []string {
 
 func TestConsoleCommands(t *testing.T) {
 	t.Parallel()
-	got := consoleCommands("# Title\n```sh\n$ not this\n```\n```console\n$ one \\\n  more\nout 1\n\nout 2\n$ two\n```\n$ nor this\n```console\n$ three\n…\n```\n")
+	got := consoleCommands("# Title\n```sh\n$ not this\n```\n```console\n$ one \\\n  more\nout 1\n\nout 2\n$ two\na long\n   line\n```\n$ nor this\n```console\n$ three\n…\n```\n")
 	want := []command{
 		{6, "one \\\n  more", []string{"out 1", "", "out 2"}},
-		{11, "two", nil},
-		{15, "three", []string{"…"}},
+		{11, "two", []string{"a long line"}},
+		{17, "three", []string{"…"}},
 	}
 	if !slices.EqualFunc(got, want, func(a, b command) bool {
 		return a.line == b.line && a.text == b.text && slices.Equal(a.want, b.want)

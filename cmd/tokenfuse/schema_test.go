@@ -17,6 +17,6 @@ func TestSchemaFileIsCurrent(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	if got.stdout != string(file) {
-		t.Error("run: go run ./cmd/tokenfuse schema > tokenfuse.schema.json")
+		t.Error("tokenfuse.schema.json is not current: run make schema")
 	}
 }
