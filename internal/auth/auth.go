@@ -2,11 +2,11 @@
 //
 // Guarantees: a User comes only from a JWT that the configured issuer signed
 // for the configured audience with an asymmetric algorithm, that names its key,
-// and whose times hold. What is read twice, or in another type than expected,
-// is refused rather than interpreted. A token costs at most one signature check
-// and waits at most for one bounded fetch of the issuer's keys; the number of
-// fetches is bounded whatever the tokens say. Errors and logs never contain a
-// token or anything that a token said.
+// and whose times hold. A token in which a name stands twice, or a value has
+// another type than expected, is refused rather than interpreted. A token costs at
+// most one signature check and waits at most for one bounded fetch of the issuer's
+// keys; the number of fetches is bounded whatever the tokens say. Errors and logs
+// never contain a token or anything that a token said.
 //
 // Trusted: the issuer, the key set at its URL (fetched over TLS, except from
 // loopback), and the clock. Nothing in a token is trusted before its signature.
@@ -33,9 +33,9 @@ import (
 )
 
 var (
-	// ErrExpired: a token that was good until its time was over.
+	// ErrExpired: the token was good, but its time is over.
 	ErrExpired = errors.New("auth: the token has expired")
-	// ErrInvalid: a token, or an Authorization header, that is no good.
+	// ErrInvalid: the token, or the Authorization header, is not valid.
 	ErrInvalid = errors.New("auth: the token is invalid")
 	// ErrUnavailable: the issuer's keys could not be fetched, so that nothing
 	// can be said about the token. Trying again later may help.

@@ -1,8 +1,8 @@
 // Package emf writes metrics as log lines that CloudWatch turns into metrics by
 // itself (Embedded Metric Format), so that a function makes no call for them.
 //
-// Every combination of dimensions is a metric that is paid for: names and values
-// of dimensions must be few, and never an id.
+// Every combination of dimensions is a metric that has to be paid for. So the names and
+// values of dimensions must be few, and no dimension may hold an id.
 package emf
 
 import (
@@ -28,7 +28,7 @@ type Metric struct {
 	Value float64
 }
 
-// Dimension says of what a metric is.
+// Dimension says what a metric is about.
 type Dimension struct{ Name, Value string }
 
 // Group is metrics that share their dimensions.
@@ -51,9 +51,9 @@ func New(out io.Writer, namespace string, now func() time.Time) *Writer {
 	return &Writer{namespace: namespace, now: now, out: out}
 }
 
-// Write writes groups as one line. Names are of dimensions and metrics together:
-// each stands once in a line, so groups may share a dimension only with the same
-// value. A line that cannot be written is lost, as logs are.
+// Write writes groups as one line. In a line, each name of a dimension or of a metric
+// stands once, so groups may share a dimension only if it has the same value in all of
+// them. A line that cannot be written is lost, as other lines of the log are.
 func (w *Writer) Write(groups ...Group) {
 	type definition struct {
 		Name string

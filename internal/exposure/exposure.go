@@ -1,15 +1,16 @@
 // Package exposure says what abuse can cost in an hour, from the configuration
 // alone: without the bundle, and with its limits and pools.
 //
-// Guarantees: every amount with the bundle is an upper bound, in exact money,
-// for an hour, on what Report.Assumptions says; pools count as the ceilings that
-// they are. Of the same line the amount with the bundle is never above that
-// without it; no client costs more than its network, no number of networks more
-// than all anonymous callers, and nobody more than everybody.
+// Guarantees: every amount with the bundle is an upper bound for an hour, in exact
+// money, under the assumptions that Report.Assumptions lists. A pool counts at its
+// ceiling. Within a line, the amount with the bundle is never above the one without
+// it. No client costs more than its network, no number of networks costs more than
+// all anonymous callers, and nobody costs more than everybody.
 //
-// Trusted: the prices in the configuration, and that a provider bills no call
-// above its worst case; where one reports more, Report.Assumptions says what
-// follows. What it answers is not: it may bill errors, and answers that never come.
+// Trusted: the prices in the configuration, and that a provider bills no call above
+// its worst case; Report.Assumptions says what follows where a provider reports more.
+// Not trusted: what a provider answers. It may bill a call that it answers with an
+// error, and a call that it never answers.
 package exposure
 
 import (
@@ -22,11 +23,11 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
-// CallsPerMinute is what one caller sends where nothing limits it: one script
-// once made 41,000 requests in 90 minutes, 456 a minute.
+// CallsPerMinute is how many calls one caller sends where nothing limits it. A script
+// once made 41,000 requests in 90 minutes, which is 456 a minute.
 const CallsPerMinute = 456
 
-// free bounds callers who can call only what costs nothing.
+// free is named as the bound of callers who can call only models that cost nothing.
 const free = "free models"
 
 // networks is how many networks a script with rented addresses has.
@@ -72,9 +73,9 @@ type Line struct {
 	// The same of the limits alone.
 	Limits   Amount `json:"limits_usd_per_hour"`
 	LimitsBy string `json:"limits_bounded_by,omitempty"`
-	// Of With, what calls that are answered can cost. A call that gave its caller
-	// nothing takes neither tokens nor a pass's calls, though it may have been billed,
-	// so those limits bound only these.
+	// Answered is the part of With that answered calls can cost. A call that gave its
+	// caller nothing may have been billed, but takes no tokens, and none of a pass's
+	// calls. So the limits on those bound answered calls alone.
 	Answered   Amount `json:"answered_usd_per_hour"`
 	AnsweredBy string `json:"answered_bounded_by,omitempty"`
 }
@@ -168,8 +169,8 @@ func limitsOf(p *policy.Policy, t *policy.Tier, m menu, of calls) map[Who]bound 
 	}
 }
 
-// withPasses adds what the passes of a network can cost. A pass that was given
-// out up to its life before the hour may be used in it.
+// withPasses adds what the passes of a network can cost. A pass that was obtained
+// before the hour can be used in the hour, if its life reaches into it.
 func withPasses(shared bound, passes *policy.Passes, own limits, m menu, of calls) bound {
 	count := within(&passes.Limit, time.Hour+passes.TTL)
 	own.calls = int64(passes.Calls)
@@ -213,11 +214,12 @@ func tiers(p *policy.Policy) []*policy.Tier {
 	return list
 }
 
-// unlimited is what one caller costs that nothing but the caps limits.
+// unlimited is the cost of one caller whom nothing limits but the caps of a call.
 func unlimited(dearest Amount) Amount { return dearest.times(CallsPerMinute * 60) }
 
-// without is what who can cost without the bundle. It is not below with: a limit
-// that is looser than the assumption admits no more than was possible before.
+// without is what the callers of a line can cost without the bundle. It is never below
+// the amount with the bundle: where a limit is looser than what callers are assumed to
+// send, the limit's amount is taken for both.
 func without(who Who, dearest, with Amount) Amount {
 	switch {
 	case dearest == 0:

@@ -79,9 +79,9 @@ func (p part) worth(n int64) Amount {
 	if p.prices.LongAbove == 0 || p.input <= p.prices.LongAbove {
 		return most
 	}
-	// A call at long-context rates has more than LongAbove input tokens. It costs
-	// the most by token with either as little input and as much output as it can
-	// have, or with input alone.
+	// A call at long-context rates has more than LongAbove input tokens. Its tokens
+	// cost the most on average either with the least input and the most output that
+	// such a call can have, or with input alone.
 	long, least := price.Table{Rates: p.prices.Long}, p.prices.LongAbove+1
 	return max(most,
 		share(Amount(long.WorstCase(least, p.output)), n, least+p.output),
@@ -104,9 +104,9 @@ type limits struct {
 	calls                   int64 // in all, of a pass; 0: any number
 }
 
-// admit is the most that the limits let through in d, full at first: the
-// tightest of them counts. Tokens and a pass's calls are used up by answered calls
-// alone; requests by all, and dollars by all that were billed.
+// admit is the most that the limits let through in d, if they are full at first. The
+// tightest of them counts. Answered calls alone use up tokens and the calls of a pass;
+// every call uses up requests, and every billed call uses up dollars.
 func (l limits) admit(m menu, d time.Duration, of calls) bound {
 	b := nothing
 	if l.spend != nil {
@@ -125,7 +125,7 @@ func (l limits) admit(m menu, d time.Duration, of calls) bound {
 	return b
 }
 
-// within is what a limit admits in d: its capacity at once, and what refills.
+// within is what a limit admits in d: its capacity, and what is refilled in d.
 func within(l *policy.Limit, d time.Duration) int64 {
 	return l.Capacity + int64(share(Amount(l.Capacity), int64(d/time.Second), int64(l.Period/time.Second)))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
-// names are how people are told of callers.
+// names say who the callers are, for people.
 var names = map[Who]string{
 	Client: "one client", Network: "one network", ManyNetworks: "1,000 networks", AllAnonymous: "all anonymous",
 	OneUser: "one user", Everybody: "everybody",
@@ -61,7 +61,8 @@ func (r Report) Write(w io.Writer) error {
 // unbounded stands where nothing bounds an amount.
 const unbounded = "nothing"
 
-// by says what bounds a line, for a pool also what the limits alone come to.
+// by says what bounds a line. If that is a pool, it also says what the limits alone
+// would allow.
 func (l Line) by() string {
 	switch {
 	case l.By == "":

@@ -25,8 +25,8 @@ func RequestContext(ctx context.Context) (*events.APIGatewayProxyRequestContext,
 	return c, ok
 }
 
-// KnownMethod is a method as logs have it: "other" stands for those that HTTP does not
-// know, which are as long as their caller likes.
+// KnownMethod is a method as logs have it. "other" stands for methods that HTTP does not
+// know: a caller can make those as long as it likes.
 func KnownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,

@@ -9,8 +9,8 @@ import (
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
-// check reports what is wrong with the whole though each part is right. What
-// could not be read is zero or nil in p, was reported, and is passed over.
+// check reports mistakes that lie in the whole though each part is right. A part that
+// could not be read is zero or nil in p. It was reported already and is passed over.
 func (p *Policy) check(r *reader, exact exactTokenizer) {
 	if p.Tiers[Anonymous] != nil && p.Fingerprint == nil && !r.has("fingerprint") {
 		r.reportAt(r.line("tiers."+Anonymous), "fingerprint", "is required where there is a tier %s: its secret keys the hashes that stand for those callers", Anonymous)
@@ -22,9 +22,9 @@ func (p *Policy) check(r *reader, exact exactTokenizer) {
 	p.checkCalls(r, exact)
 }
 
-// maxAnonymousQuotas bounds the quotas of anonymous callers. A network's item has each
-// of them for each of its clients, beside a hold for each open call: with 40 of the
-// longest names that is about 360 KB of the 400 KB that an item may have.
+// maxAnonymousQuotas bounds the quotas of anonymous callers. The item of a network has
+// every quota for each client of the network, and a hold for each open call. With 40
+// quotas of the longest names that comes to about 360 KB; an item may have 400 KB.
 const maxAnonymousQuotas = 40
 
 func (p *Policy) checkQuotas(r *reader) {
@@ -47,8 +47,8 @@ func (r *reader) has(path string) bool {
 	return ok
 }
 
-// most remembers the largest of some figures and whose it is, so that a figure
-// that is too small for many calls is one mistake and says what it must be.
+// most remembers the largest of some figures, and the call that it belongs to. So a bound
+// that is too small for many calls is reported once, with the figure that it must have.
 type most[N int64 | price.Pico] struct {
 	figure  N
 	feature string
@@ -130,17 +130,17 @@ func largest[K comparable, N int64 | price.Pico](m map[K]*most[N], key K) *most[
 // exactTokenizer gives a tokenizer by its name; nil: exact counts are not needed.
 type exactTokenizer func(name string) (*tokens.Tokenizer, error)
 
-// overhead counts what of each call is not the caller's: the system prompt and
-// the framing of it, of one message and of the reply. It remembers, since
-// tiers share features.
+// overhead counts the part of each call that does not come from the caller: the system
+// prompt, and the framing of the prompt, of one message and of the reply. It remembers
+// what it has counted, since tiers share features.
 type overhead struct {
 	exact   exactTokenizer
 	counted map[[2]string]int64 // by tokenizer and system prompt
 }
 
-// of gives a bound if that is below enough, else the number of m's tokenizer,
-// whose tables take longer to prepare than all else here. Without exact
-// tokenizers it is below enough.
+// of gives an upper bound, if that is below enough. Otherwise it gives the exact number,
+// by the tokenizer of m, whose tables take longer to prepare than everything else here.
+// Without exact tokenizers it gives a number below enough.
 func (o overhead) of(m *Model, system string, enough int64) int64 {
 	n := o.count(tokens.UpperBound(), system)
 	if n < enough {

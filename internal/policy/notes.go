@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Notes says, a sentence each, what does not exist because its section was left
-// out, and what is allowed but unwise. None of it is a mistake.
+// Notes has a sentence for each part that does not exist because its section was left
+// out, and for each setting that is allowed but unwise. None of them is a mistake.
 func (p *Policy) Notes() []string {
 	var notes []string
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }

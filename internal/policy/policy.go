@@ -7,9 +7,9 @@
 // floating point. A file with mistakes gives all of them, each with its line,
 // and no Policy.
 //
-// The file is the owner's and is trusted in what it asks for, not in its form:
-// its size, nesting and numbers are bounded. It holds references to secrets,
-// never secrets, and no message repeats one that was put there by mistake.
+// The file is the owner's. What it asks for is trusted; its form is not: its size, its
+// nesting and its numbers are bounded. It holds references to secrets and never a secret.
+// If somebody has put a secret there by mistake, no message repeats it.
 package policy
 
 import (
@@ -71,14 +71,14 @@ type Provider struct {
 	BaseURL string        // http(s), no trailing slash; empty: the kind's own, never for openai
 	APIKey  *Secret       // nil: the provider is called without a key
 	Timeout time.Duration // of a whole call; 60 s by default
-	Stream  bool          // whether models stream that do not say so themselves; true by default
-	// BillsErrors says whether calls may be charged that are answered with 400, 422, 500
-	// or 502; nil: the file does not say. MayBillErrors decides.
+	Stream  bool          // whether its models stream, where a model does not say; true by default
+	// BillsErrors says whether a call may be charged that is answered with 400, 422, 500
+	// or 502. nil: the file does not say, and MayBillErrors decides.
 	BillsErrors *bool
 }
 
-// Secret says where a secret is kept: Env, SSM or Secret is set, or Env and one of
-// the others, which is where it is if the variable is not set.
+// Secret says where a secret is kept. Either one of the three is set, or Env and one of
+// the other two, which counts if the variable is not set.
 type Secret struct {
 	Env    string // name of an environment variable
 	SSM    string // name or ARN of an SSM parameter
@@ -92,8 +92,8 @@ type Model struct {
 	ID             string // the provider's own id
 	Tokenizer      string // one of tokens.Names; upper_bound by default
 	Context        int64  // tokens, input and output together
-	MaxTokensField string // openai only: max_tokens or max_completion_tokens, the default for OpenAI itself alone
-	Stream         bool   // asked for its answers event by event, whatever the caller wants; the provider's by default
+	MaxTokensField string // only of kind openai: max_tokens or max_completion_tokens; OpenAI's own has the latter by default
+	Stream         bool   // it is asked to stream, whatever the caller wants; as the provider by default
 	Prices         price.Table
 }
 
@@ -164,12 +164,12 @@ type Passes struct {
 	Calls int           // and for how many calls
 }
 
-// passMargin is for clocks that differ: some processes take a pass for that long after
-// others refuse it.
+// passMargin is for clocks that differ: some processes may accept a pass for that long
+// after others have begun to refuse it.
 const passMargin = time.Minute
 
-// CallsLimit is the number of calls that a pass is good for, as a limit: it
-// refills so slowly that in the pass's life not one call comes back.
+// CallsLimit is the number of calls that a pass is good for, as a limit. It refills so
+// slowly that not one call comes back during the life of the pass.
 func (p *Passes) CallsLimit() *Limit {
 	return &Limit{Name: LimitPassCalls, Unit: Requests, Capacity: int64(p.Calls), Period: (p.TTL + passMargin) * time.Duration(p.Calls)}
 }
@@ -188,8 +188,8 @@ type Pool struct {
 // back evenly over the period. No single call may cost more.
 func (p *Pool) Burst() price.Pico { return price.Pico(p.ceiling().Burst()) }
 
-// Within is the most that any time d can cost of the pool, math.MaxInt64 if that is
-// too little.
+// Within is the most that any time d can cost of the pool. If that is beyond int64, it
+// is math.MaxInt64.
 func (p *Pool) Within(d time.Duration) price.Pico { return price.Pico(p.ceiling().Within(d)) }
 
 func (p *Pool) ceiling() bucket.Ceiling {
@@ -251,9 +251,9 @@ func Load(file string) (*Policy, error) {
 	return Parse(data)
 }
 
-// LoadUncounted is Load for functions that count no tokens, which are linked
-// without the vocabularies: it does not see that a system prompt is too long for a
-// tier. Who counts does, and so does `tokenfuse check`, of the same file.
+// LoadUncounted is Load for functions that count no tokens, so that they can be linked
+// without the vocabularies. It does not notice a system prompt that is too long for a
+// tier. The function that counts notices, and so does `tokenfuse check`.
 func LoadUncounted(file string) (*Policy, error) {
 	data, err := read(file)
 	if err != nil {
@@ -323,8 +323,9 @@ func (p *Policy) WorstCase(f *Feature, t *Tier) (tokens int64, money price.Pico)
 	return t.MaxInputTokens + output, money
 }
 
-// LongestPeriod is the longest period of any limit, quota or pool, or the life of a
-// pass: the calls of a pass need not be remembered longer than the pass is good.
+// LongestPeriod is the longest of the periods of all limits, quotas and pools, and of the
+// life of a pass. The period of CallsLimit does not count: the calls of a pass need not be
+// remembered longer than the pass is good.
 func (p *Policy) LongestPeriod() time.Duration {
 	var longest time.Duration
 	take := func(limits ...*Limit) {
@@ -353,8 +354,8 @@ func (p *Policy) LongestPeriod() time.Duration {
 	return longest
 }
 
-// UsedProviders are the providers of models that a feature may call: a spare one in
-// the file needs no key. Sorted.
+// UsedProviders are the providers of the models that features may call, sorted by name. A
+// provider that is in the file but is not used needs no key.
 func (p *Policy) UsedProviders() []*Provider {
 	used := map[string]*Provider{}
 	for _, f := range p.Features {
@@ -369,8 +370,8 @@ func (p *Policy) UsedProviders() []*Provider {
 	return list
 }
 
-// Secrets are those that calls need: of used providers, of anonymous callers'
-// keys and challenges, of CloudFront.
+// Secrets are those that calls need: the keys of used providers, the secrets of the keys
+// and challenges of anonymous callers, and CloudFront's.
 func (p *Policy) Secrets() []Secret {
 	var list []Secret
 	for _, provider := range p.UsedProviders() {

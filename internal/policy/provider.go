@@ -33,8 +33,8 @@ func (p *Provider) host() string {
 var bedrockHost = lazily(`(^|\.)bedrock(-[a-z-]+)?\.[a-z0-9-]+\.(vpce\.)?(amazonaws\.com(\.cn)?|api\.aws)$`)
 
 // MayBillErrors reports whether a call that p answers with 400, 422, 500 or 502 may be
-// charged. If the configuration does not say, OpenAI, Anthropic and Bedrock themselves
-// do not charge for it, and anybody else may.
+// charged. If the configuration does not say so, it is taken that OpenAI, Anthropic and
+// Bedrock themselves do not charge for such a call, and that everybody else may.
 func (p *Provider) MayBillErrors() bool {
 	if p.BillsErrors != nil {
 		return *p.BillsErrors

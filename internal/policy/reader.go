@@ -21,15 +21,15 @@ const (
 	maxEntries = 100 // of a mapping with free names, or a list: the checks cross them
 )
 
-// reader collects what is wrong while the tree is read, and remembers where
-// each value stands, so that a check of the whole can name the line too.
+// reader collects the mistakes while the tree is read. It remembers the line of each
+// value, so that a check of the whole can name lines, too.
 type reader struct {
 	lines    map[string]int // path -> line
 	problems Problems
 }
 
-// report notes a mistake at path, or, where path is missing, at what should
-// hold it.
+// report notes a mistake at the line of path. If path is not in the file, it is the line
+// of the part that should hold it.
 func (r *reader) report(path, format string, args ...any) {
 	r.reportAt(r.line(path), path, format, args...)
 }

@@ -281,14 +281,14 @@ var (
 	secretName = lazily(`^[A-Za-z0-9/_+=.@:!-]+$`)
 )
 
-// lazily compiles an expression when it is first needed: a function's start has no
-// time for those that are not.
+// lazily compiles an expression when it is first needed. A function's start has no time
+// to compile those that it does not need.
 func lazily(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
 
-// secret reads a reference to a secret. Whatever else stands there may be the
-// secret itself, so that no message repeats any of it, keys included.
+// secret reads a reference to a secret. Anything else that stands there may be the secret
+// itself, so no message repeats any of it, not even a key.
 func (v value) secret() *Secret {
 	if v.shape != nil {
 		v.shape.reference()

@@ -26,12 +26,12 @@ const (
 	defaultAlarmRepeat    = time.Hour
 )
 
-// openAIMaxTokensField is what OpenAI's own models take. Of other servers nobody
-// knows.
+// openAIMaxTokensField is the field that OpenAI's own models take. Which one another
+// server takes, nobody but the owner knows.
 const openAIMaxTokensField = "max_completion_tokens"
 
-// defaultPasses applies where there are challenges and nothing is said:
-// without it one network could solve its way to any number of buckets.
+// defaultPasses applies where there are challenges and the file says nothing of passes.
+// Without a limit on passes, one network could solve challenges for any number of buckets.
 func defaultPasses() *Passes {
 	return &Passes{
 		Limit: Limit{Name: LimitPasses, Unit: Requests, Capacity: 30, Period: time.Hour},
@@ -113,8 +113,8 @@ func (p *Policy) readModel(name string, v value) *Model {
 	return m
 }
 
-// readPrices takes the input price for input that was read from or written to
-// a cache where no price is given for that: a price is never guessed lower.
+// readPrices reads the prices of a model. Where there is no price for input that was read
+// from or written to a cache, it is the price of other input: no price is guessed lower.
 func readPrices(v value) price.Table {
 	o := v.object()
 	defer o.end()
@@ -276,8 +276,8 @@ func readPasses(v value) *Passes {
 	return p
 }
 
-// clientsChoke are names on which client libraries leave chat completions, or
-// drop and rename parameters, because they take them for models of OpenAI.
+// clientsChoke are names that client libraries take for models of OpenAI. With those they
+// use another API than chat completions, or drop and rename parameters.
 var clientsChoke = lazily(`^o[0-9]|^gpt-5|codex`)
 
 // reserved are names that stand for something else where a feature is named.

@@ -5,10 +5,10 @@
 // published price is a whole number and every sum is exact; int64 holds up to
 // about 9.2 million dollars.
 //
-// Guarantees: each token is priced once, by its kind; the parts of a call add up
-// to its total; WorstCase is never below Cost for a call within its bounds. No
-// figure wraps around: what is beyond int64 is the most that int64 holds, so that
-// whatever a provider claims, nothing turns negative or small.
+// Guarantees: each token is priced once, by its kind. The parts of a call add up to
+// its total. For a call within its bounds, WorstCase is never below Cost. No figure
+// wraps around: one that is too large for int64 becomes the largest int64. So nothing
+// turns negative or small, whatever a provider claims.
 package price
 
 import (
@@ -80,9 +80,9 @@ type Usage struct {
 // Total is the number of tokens that counts against a token limit.
 func (u Usage) Total() int64 { return Sum(u.Input, u.Output) }
 
-// Valid reports whether u can be true: nothing negative or absurdly large, and
-// no part larger than its whole. A provider's answer is not trusted to be. Whether a
-// model can have u is up to its context.
+// Valid reports whether u can be true: nothing in it is negative or absurdly large, and
+// no part is larger than its whole. Providers report usage that is not Valid, too. It
+// says nothing about whether the context of a model can hold u.
 func (u Usage) Valid() bool {
 	const most = 1 << 40 // far above any context window
 	for _, n := range [...]int64{u.Input, u.CachedInput, u.CacheWrite, u.Output, u.Reasoning} {
@@ -129,8 +129,9 @@ func (t Table) WorstCase(input, output int64) Pico {
 	return worst
 }
 
-// AffordableOutput is the largest number of output tokens for which WorstCase
-// of input stays within budget; negative when not even the input fits.
+// AffordableOutput is the largest number of output tokens with which the WorstCase of a
+// call with that input stays within budget. It is negative if the input alone does not
+// fit.
 func (t Table) AffordableOutput(input int64, budget Pico) int64 {
 	free := t.Rates.affordable(input, budget)
 	if t.LongAbove > 0 && input > t.LongAbove {

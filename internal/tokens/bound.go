@@ -5,10 +5,11 @@ import "golang.org/x/text/unicode/norm"
 // bound counts for any tokenizer: the bytes of a text, or those of its NFKC form
 // if they are more.
 //
-// A tokenizer that falls back to bytes makes at most one token of each, and one
-// that does not makes fewer still, of characters. But many normalize first, and
-// NFKC is what makes texts longest: U+FDFA grows from 3 bytes to 33. What a
-// tokenizer adds at the start of a text is covered by the framing.
+// A tokenizer that falls back to bytes makes at most one token of each byte. One that
+// does not fall back makes tokens of characters, and so fewer still. But many tokenizers
+// normalize a text first. NFKC is the normal form that can make a text longest: U+FDFA
+// grows from 3 bytes to 33. Tokens that a tokenizer adds at the start of a text are
+// covered by the framing.
 type bound struct{}
 
 func (bound) count(text string) int {

@@ -19,6 +19,6 @@ var boundFraming = framing{perMessage: 12, perReply: 12}
 // its role and what delimits it.
 func (t *Tokenizer) PerMessage() int { return t.framing.perMessage }
 
-// PerReply gives the tokens that open the reply. They count as input, once a
+// PerReply gives the tokens that open the reply. They count as input, once for each
 // call.
 func (t *Tokenizer) PerReply() int { return t.framing.perReply }

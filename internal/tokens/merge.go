@@ -1,8 +1,8 @@
 package tokens
 
-// merger splits pieces into tokens by byte-pair merging: every byte starts as a
-// part of its own; of all pairs of neighbours that together are a token, the one
-// of the lowest rank is joined, of equal ones the leftmost; until none is left.
+// merger splits pieces into tokens by byte-pair merging. At first every byte is a part of
+// its own. Then, of all pairs of neighbours that together are a token, the pair whose token
+// has the lowest rank is joined (the leftmost of several), until there is no such pair.
 //
 // The parts are a doubly linked list and the pairs a binary heap. A piece of n
 // bytes starts with at most n-1 pairs, and each of at most n-1 joins makes at

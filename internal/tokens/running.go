@@ -2,13 +2,15 @@ package tokens
 
 import "strings"
 
-// LongestToken is how many bytes of text one token of any tokenizer is taken to stand
-// for at most: those of the known vocabularies have up to 128, which are 128 blanks.
-// By it a text has a least number of tokens even where its tokenizer is not known.
+// LongestToken is how many bytes of text one token is assumed to stand for at most,
+// whatever the tokenizer. The longest token of the known vocabularies has 128 bytes: it is
+// 128 blanks. With this bound, a text has a least number of tokens even where its tokenizer
+// is not known.
 const LongestToken = 128
 
-// AtLeast gives a number of tokens that text certainly has: exactly its number if
-// the tokenizer is exact, else one for each LongestToken bytes begun.
+// AtLeast gives a number of tokens that text certainly has. If the tokenizer is exact,
+// that is the number of its tokens. Otherwise it is the length of text, divided by
+// LongestToken and rounded up.
 func (t *Tokenizer) AtLeast(text string) int {
 	if t.Exact() {
 		return t.Count(text)
@@ -31,8 +33,9 @@ func (t *Tokenizer) CutAtLeast(text string, budget int) string {
 	return text[:characterStart(text, budget*LongestToken)]
 }
 
-// Running counts a text that arrives in pieces, as an answer does: in time in
-// proportion to its length, however often it is asked. It is for one goroutine.
+// Running counts a text that arrives in pieces, as an answer does. The time that this
+// takes is in proportion to the length of the text, however often the count is asked for.
+// A Running is for one goroutine.
 type Running struct {
 	tokenizer *Tokenizer
 	text      strings.Builder
@@ -73,8 +76,8 @@ func (r *Running) AtLeast() int {
 	return leastOf(r.Len())
 }
 
-// Exceeds reports whether the text has certainly more than limit tokens. It may see
-// so a little late: when a text without words has grown by another quarter.
+// Exceeds reports whether the text certainly has more than limit tokens. It may notice a
+// little late: a text without words may first grow by another quarter.
 func (r *Running) Exceeds(limit int) bool {
 	size := r.Len()
 	if !r.tokenizer.Exact() {
@@ -91,8 +94,8 @@ func (r *Running) Exceeds(limit int) bool {
 }
 
 // lastSeam gives the last place in text between a letter and a space, 0 if there is
-// none. No exact tokenizer makes a token across one: both sides count alone as they do
-// together.
+// none. No exact tokenizer makes a token across such a place, so the tokens of the two
+// sides add up to those of the whole.
 func lastSeam(text string) int {
 	for i := len(text) - 1; i > 0; i-- {
 		if isSpace(text[i]) && isLetter(text[i-1]) {

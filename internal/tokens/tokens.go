@@ -1,11 +1,11 @@
 // Package tokens counts the tokens of texts as model providers bill them.
 //
-// Guarantees: for o200k_base and cl100k_base the count is exactly that of
-// OpenAI's tiktoken, special tokens such as <|endoftext|> being plain text, as
-// they are in the messages of an API call. For any other tokenizer that makes at
-// most one token of each byte, be it after NFKC, upper_bound is never too low.
-// Whatever the text, time and memory are in proportion to its length, or to
-// n log n for the time of one word of n bytes. Counting exactly allocates
+// Guarantees: for o200k_base and cl100k_base the count is exactly that of OpenAI's
+// tiktoken. Special tokens such as <|endoftext|> count as plain text, as they do in the
+// messages of an API call. For any other tokenizer, upper_bound is never too low if the
+// tokenizer makes at most one token of each byte, of the text or of its NFKC form.
+// Whatever the text, time and memory are in proportion to its length; only a single
+// word of n bytes takes time in proportion to n log n. Counting exactly allocates
 // nothing in the steady state. Everything is safe for concurrent use.
 //
 // Texts must be valid UTF-8, because what is counted must be what is sent:

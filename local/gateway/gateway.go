@@ -186,14 +186,14 @@ func (g *Gateway) invoke(w http.ResponseWriter, event *events.APIGatewayProxyReq
 	}
 }
 
-// timedOut goes by the clock: a function that gives up at its deadline may do
-// so just before ctx is done.
+// timedOut compares with the clock and does not ask ctx: a function that gives up at its
+// deadline may do so just before ctx is done.
 func timedOut(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && !time.Now().Before(deadline)
 }
 
-// call is a Function called as the runtime does it: a panic is an error.
+// call calls a Function as Lambda's runtime does: a panic becomes an error.
 func call(ctx context.Context, f Function, event *events.APIGatewayProxyRequest) (resp *events.APIGatewayProxyStreamingResponse, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// clientKeyBytes of the HMAC are kept: 40 bits, 8 characters. Among 1,000 clients
-// of one network the chance that any two share a key is about 2^-21, and all that
-// sharing costs is a share of a bucket.
+// clientKeyBytes of the HMAC are kept: 40 bits, 8 characters. Among 1,000 clients of one
+// network the chance that any two have the same key is about 2^-21. Two that do share a
+// bucket, and nothing worse.
 const clientKeyBytes = 5
 
 // Signals is what tells the clients of one network apart: what the connection
@@ -57,8 +57,8 @@ func (k *Keyer) Client(s Signals, now time.Time) (string, error) {
 // address, which are one household's or one machine's. It changes together with the
 // network's key. It fails only if addr is not valid.
 //
-// It is for what must be bounded before anything is known of the caller, where a user
-// agent, which a script chooses anew each time, says nothing.
+// It is for what must be bounded before anything is known about the caller. A user agent
+// would be of no use there, because a script can choose another one each time.
 func (k *Keyer) SourceKey(addr netip.Addr, now time.Time) (string, error) {
 	if !addr.IsValid() {
 		return "", errNoAddress
@@ -68,10 +68,10 @@ func (k *Keyer) SourceKey(addr netip.Addr, now time.Time) (string, error) {
 	return base32.StdEncoding.EncodeToString(key[:clientKeyBytes]), nil
 }
 
-// Jitter is a factor from 0.8 to 1.2 that blurs a bound for one client, so that
-// probing finds nothing that holds for others or tomorrow. It is constant for a
-// client key, which lasts a day, evenly spread over all keys, and cannot be
-// computed without the secret.
+// Jitter is a factor from 0.8 to 1.2 that blurs a bound for one client, so that whoever
+// finds the bound by probing knows nothing about the bound of other clients, or about
+// tomorrow's. It is constant for a client key, which lasts a day, and evenly spread over
+// all keys. It cannot be computed without the secret.
 func (k *Keyer) Jitter(client string) float64 {
 	const bits = 53 // as many as a float64 holds
 	n := binary.BigEndian.Uint64(k.mac(forJitter, []byte(client))) >> (64 - bits)

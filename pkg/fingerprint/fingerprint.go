@@ -2,11 +2,10 @@
 // them: one for the network that a request comes from, and a finer one for the
 // client within it.
 //
-// It guarantees: a key cannot be computed, nor an address or a user agent tested
-// against one, without the secret; it holds neither; keys of different days
-// cannot be linked without the secret. All addresses of one network have the
-// same network key, so that what one caller can rotate for free (the host part
-// of an address) does not open a fresh bucket.
+// It guarantees: without the secret nobody can compute a key, test an address or a user
+// agent against a key, or link the keys of different days. A key holds no address and no
+// user agent. All addresses of one network have the same network key, so that what one
+// caller can rotate for free (the host part of an address) does not open a fresh bucket.
 //
 // Neither key is an identity. A network is an IPv4 /24 or an IPv6 /48: it may
 // hold one caller or thousands, and one caller may have many networks. A client
@@ -31,14 +30,14 @@ import (
 	"time"
 )
 
-// minSecretBytes is the least that cannot be guessed: the addresses can all be
-// tried, so a key is as private as the secret is.
+// minSecretBytes is the least that cannot be guessed. All addresses can be tried one
+// after the other, so a key is only as private as the secret.
 const minSecretBytes = 16
 
 // day is how long a key lasts, in seconds.
 const day = 24 * 60 * 60
 
-// What the HMAC says is separated by what it is for.
+// Purposes of the HMAC: equal input for two of them gives different keys.
 const (
 	forOffset = "tokenfuse network offset"
 	forKey    = "tokenfuse network key"
@@ -120,9 +119,9 @@ func (k *Keyer) networkKey(network []byte, n uint64) string {
 
 func dayBytes(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// mac is the HMAC-SHA256 of parts for one purpose. That the parts are taken
-// apart in one way only is up to the caller; network and day are, since a
-// network's first byte tells its length.
+// mac is the HMAC-SHA256 of parts for one purpose. The parts are joined without
+// separators: the caller must see to it that no other parts give the same bytes. A network
+// followed by a day never does, since the first byte of a network tells its length.
 func (k *Keyer) mac(purpose string, parts ...[]byte) []byte {
 	h := hmac.New(sha256.New, k.secret)
 	h.Write([]byte(purpose))

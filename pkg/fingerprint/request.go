@@ -25,8 +25,8 @@ const (
 	viewerTLS     = "CloudFront-Viewer-TLS"
 )
 
-// The most bytes of a signal that count. Real ones are shorter; the bound is for
-// those that are made up.
+// The most bytes of a signal that count. Real signals are shorter; the bound is for
+// those that somebody made up.
 const (
 	maxUserAgent = 512
 	maxTLSSignal = 128
@@ -39,9 +39,10 @@ type Source struct {
 
 // NewSource makes a Source that believes the CloudFront-* headers of requests
 // with one of originSecrets: the current one and, while it is rotated, the other.
-// Without any it never does. A secret has at least 16 characters, visible ASCII
-// alone: who guesses one can pretend to come from anywhere, and one that no header
-// can carry would make all callers of one CloudFront location a single network.
+// Without any secret it believes none. A secret must have at least 16 characters, all of
+// them visible ASCII: whoever guesses a secret can pretend to come from anywhere, and with
+// a secret that no header can carry, all callers of one CloudFront location would be a
+// single network.
 func NewSource(originSecrets ...[]byte) (*Source, error) {
 	s := &Source{}
 	for _, secret := range originSecrets {
@@ -80,8 +81,9 @@ func (s *Source) Signals(r *http.Request) (Signals, error) {
 	return signals, err
 }
 
-// Proven reports whether r came through our CloudFront distribution: it has one of
-// the origin secrets. All are compared, so that the time tells nothing.
+// Proven reports whether r came through our CloudFront distribution, that is, whether r
+// carries one of the origin secrets. It always compares all of them, so that the time
+// which this takes tells nothing.
 func (s *Source) Proven(r *http.Request) bool {
 	given := sha256.Sum256([]byte(only(r.Header, OriginSecretHeader)))
 	proven := 0
