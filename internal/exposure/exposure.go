@@ -101,6 +101,7 @@ func Of(p *policy.Policy) Report {
 	for _, l := range r.Lines {
 		total.DearestCall = max(total.DearestCall, l.DearestCall)
 		switch l.Who {
+		case ManyNetworks, AllAnonymous, Everybody: // many scripts
 		case Client, Network, OneUser:
 			r.OneScript = max(r.OneScript, l.With)
 			r.OneScriptAnswered = max(r.OneScriptAnswered, l.Answered)
@@ -131,29 +132,32 @@ func (r *Report) add(p *policy.Policy, t *policy.Tier, feature string, m menu) {
 	if m.dearest == 0 {
 		pools = bound{by: free}
 	}
-	callers := []Who{Client, Network, ManyNetworks, AllAnonymous}
-	if t.Name != policy.Anonymous {
-		callers = []Who{OneUser}
-	}
-	billed, answered := limitsOf(p, t, m, billed), limitsOf(p, t, m, answered)
-	for _, who := range callers {
-		limits, with := billed[who], billed[who].or(pools)
+	answered := limitsOf(p, t, m, answered)
+	for i, of := range limitsOf(p, t, m, billed) {
+		limits, with := of.bound, of.or(pools)
 		// Answered calls are some of those that may be billed.
-		ofAnswered := answered[who].or(with)
+		ofAnswered := answered[i].or(with)
 		r.Lines = append(r.Lines, Line{
-			Who: who, Tier: t.Name, Feature: feature, DearestCall: m.dearest,
-			Without: without(who, m.dearest, with.amount), With: with.amount, By: with.by,
+			Who: of.who, Tier: t.Name, Feature: feature, DearestCall: m.dearest,
+			Without: without(of.who, m.dearest, with.amount), With: with.amount, By: with.by,
 			Limits: limits.amount, LimitsBy: limits.by,
 			Answered: ofAnswered.amount, AnsweredBy: ofAnswered.by,
 		})
 	}
 }
 
-// limitsOf is what the limits of a tier's callers let through of some calls.
-func limitsOf(p *policy.Policy, t *policy.Tier, m menu, of calls) map[Who]bound {
+// boundOf is the bound of some callers.
+type boundOf struct {
+	who Who
+	bound
+}
+
+// limitsOf is what the limits of a tier's callers let through of some calls. The callers
+// and their order do not depend on the calls.
+func limitsOf(p *policy.Policy, t *policy.Tier, m menu, of calls) []boundOf {
 	own := limits{tokens: t.Tokens, requests: t.Requests, spend: t.Spend}
 	if t.Name != policy.Anonymous {
-		return map[Who]bound{OneUser: own.admit(m, time.Hour, of)}
+		return []boundOf{{OneUser, own.admit(m, time.Hour, of)}}
 	}
 	shared := nothing
 	if n := t.Network; n != nil {
@@ -163,9 +167,9 @@ func limitsOf(p *policy.Policy, t *policy.Tier, m menu, of calls) map[Who]bound 
 	if p.Challenge != nil && t.Passes != nil {
 		network = withPasses(shared, t.Passes, own, m, of)
 	}
-	return map[Who]bound{
-		Client: own.admit(m, time.Hour, of).or(shared), Network: network,
-		ManyNetworks: network.times(networks), AllAnonymous: nothing,
+	return []boundOf{
+		{Client, own.admit(m, time.Hour, of).or(shared)}, {Network, network},
+		{ManyNetworks, network.times(networks)}, {AllAnonymous, nothing},
 	}
 }
 

@@ -40,7 +40,9 @@ func (r Report) Write(w io.Writer) error {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Tier, feature, names[l.Who], l.DearestCall, l.Without, l.Answered, cmp.Or(l.AnsweredBy, unbounded), l.With, l.by())
 	}
-	table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
 	alarm := fmt.Sprintf("factor: %d", r.Alarm.Factor)
 	if r.Alarm.Threshold != Unbounded {
 		alarm = fmt.Sprintf("threshold_usd: %q", price.Pico(r.Alarm.Threshold))

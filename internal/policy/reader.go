@@ -61,7 +61,7 @@ func (r *reader) document(data []byte) (value, bool) {
 	if err == nil {
 		err = loader.Load(&doc)
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		r.reportAt(1, "", "the file is empty")
 		return value{}, false
 	}
@@ -69,7 +69,7 @@ func (r *reader) document(data []byte) (value, bool) {
 		err = loader.Load(&second)
 	}
 	switch {
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		return value{r: r, node: doc.Content[0]}, true
 	case err == nil:
 		r.reportAt(second.Line, "", "the file must hold one document: remove what follows ---")

@@ -97,17 +97,17 @@ func (v value) booleanOr(otherwise bool) bool {
 	return otherwise
 }
 
-// integer reads a whole number. It gives 0 for anything else.
-func (v value) integer(least, most int64) int64 {
-	v.shape.set("type", "integer").set("minimum", least).set("maximum", most)
-	what := "a whole number from " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10)
+// integer reads a whole number from 1 to most. It gives 0 for anything else.
+func (v value) integer(most int64) int64 {
+	v.shape.set("type", "integer").set("minimum", 1).set("maximum", most)
+	what := "a whole number from 1 to " + strconv.FormatInt(most, 10)
 	s, ok := v.scalar(what, "!!int", "!!float")
 	if !ok {
 		return 0
 	}
 	// Plain decimal digits alone: in YAML 0100 is 64 to some and 100 to others.
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || strconv.FormatInt(n, 10) != s || n < least || n > most {
+	if err != nil || strconv.FormatInt(n, 10) != s || n < 1 || n > most {
 		v.report("must be %s", what)
 		return 0
 	}

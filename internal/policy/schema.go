@@ -93,7 +93,7 @@ func (p *Policy) readModel(name string, v value) *Model {
 		Provider:  refer(o.need("provider"), "provider", p.Providers),
 		ID:        o.need("id").text(),
 		Tokenizer: cmp.Or(o.get("tokenizer").choice(tokens.Names()...), defaultTokenizer),
-		Context:   o.need("context").integer(1, maxTokens),
+		Context:   o.need("context").integer(maxTokens),
 		Prices:    readPrices(o.need("price_per_mtok")),
 	}
 	field := o.get("max_tokens_field")
@@ -126,7 +126,7 @@ func readPrices(v value) price.Table {
 	if long := o.get("long_context"); long.given() {
 		lo := long.object()
 		defer lo.end()
-		t.LongAbove = lo.need("above").integer(1, maxTokens)
+		t.LongAbove = lo.need("above").integer(maxTokens)
 		t.Long = readRates(lo)
 		if !lo.get("cache_write").given() {
 			t.Long.CacheWrite = max(t.Long.Input, t.CacheWrite)
@@ -167,11 +167,11 @@ func (p *Policy) readTier(name string, v value) *Tier {
 	defer o.end()
 	t := &Tier{
 		Name:            name,
-		MaxInputChars:   o.get("max_input_chars").integer(1, maxTokens),
-		MaxInputTokens:  o.need("max_input_tokens").integer(1, maxTokens),
-		MaxMessages:     cmp.Or(o.get("max_messages").integer(1, 10_000), defaultMessages),
-		MaxOutputTokens: o.need("max_output_tokens").integer(1, maxTokens),
-		MaxInFlight:     int(o.get("max_in_flight").integer(1, bucket.MaxInFlight)),
+		MaxInputChars:   o.get("max_input_chars").integer(maxTokens),
+		MaxInputTokens:  o.need("max_input_tokens").integer(maxTokens),
+		MaxMessages:     cmp.Or(o.get("max_messages").integer(10_000), defaultMessages),
+		MaxOutputTokens: o.need("max_output_tokens").integer(maxTokens),
+		MaxInFlight:     int(o.get("max_in_flight").integer(bucket.MaxInFlight)),
 		ChallengeAt:     o.get("challenge_at").number(0, 1000),
 	}
 	if anonymous {
@@ -218,7 +218,7 @@ func readLimit(v value, name string, unit Unit) *Limit {
 	return &Limit{
 		Name:     name,
 		Unit:     unit,
-		Capacity: o.need("capacity").integer(1, maxCapacity),
+		Capacity: o.need("capacity").integer(maxCapacity),
 		Period:   o.need("per").period(maxPeriod),
 	}
 }
@@ -246,7 +246,7 @@ func readNetwork(v value) *Network {
 	n := &Network{
 		Tokens:      readLimit(o.get("tokens"), LimitNetworkTokens, Tokens),
 		Requests:    readLimit(o.get("requests"), LimitNetworkRequests, Requests),
-		MaxInFlight: int(cmp.Or(o.get("max_in_flight").integer(1, bucket.MaxInFlight), defaultNetworkCalls)),
+		MaxInFlight: int(cmp.Or(o.get("max_in_flight").integer(bucket.MaxInFlight), defaultNetworkCalls)),
 	}
 	o.needOne("tokens", "requests")
 	return n
@@ -263,12 +263,12 @@ func readPasses(v value) *Passes {
 		Limit: Limit{
 			Name:     LimitPasses,
 			Unit:     Requests,
-			Capacity: o.need("capacity").integer(1, maxCapacity),
+			Capacity: o.need("capacity").integer(maxCapacity),
 			Period:   o.need("per").period(maxPeriod),
 		},
 		// A pass is bound to a network, whose key changes once a day.
 		TTL:   o.need("ttl").period(day),
-		Calls: int(calls.integer(1, maxCapacity)),
+		Calls: int(calls.integer(maxCapacity)),
 	}
 	if most := p.maxCalls(); p.TTL > 0 && int64(p.Calls) > most {
 		calls.report("must be at most %d where ttl is %s: no call may come back in the life of a pass, so all of them together take longer than calls x ttl to come back, which is at most %s", most, formatDuration(p.TTL), formatDuration(maxPeriod))
@@ -299,7 +299,7 @@ func (p *Policy) readFeature(name string, v value) *Feature {
 		Name:            name,
 		Model:           refer(o.need("model"), "model", p.Models),
 		System:          o.get("system").prose(),
-		MaxOutputTokens: o.need("max_output_tokens").integer(1, maxTokens),
+		MaxOutputTokens: o.need("max_output_tokens").integer(maxTokens),
 		Quota:           readLimit(o.get("quota"), name, Requests),
 	}
 	fallback := o.get("fallback")
