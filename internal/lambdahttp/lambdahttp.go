@@ -31,7 +31,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
 
-// The answers of the last net, in the shape that OpenAI clients read.
+// The answers to what no handler answers, in the form that OpenAI clients read.
 var (
 	badRequest    = openai.Errorf(openai.InvalidJSON, "", "The request could not be read.")
 	internalError = openai.Errorf(openai.InternalError, "", "Internal error.")
