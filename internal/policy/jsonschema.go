@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,10 +20,10 @@ func Schema() []byte {
 	root.set("title", "tokenfuse.yaml: who may spend how much on what")
 	// As (*Policy).check has it.
 	has := func(tier string) shape {
-		return shape{"properties": shape{"tiers": shape{"required": []any{tier}}}}
+		return shape{"properties": shape{"tiers": requires(tier)}}
 	}
-	root.add("allOf", shape{"if": has(Anonymous), "then": shape{"required": []any{"fingerprint"}}})
-	root.add("allOf", shape{"if": shape{"required": []any{"auth"}}, "then": has(User)})
+	root.implies(has(Anonymous), requires("fingerprint"))
+	root.implies(requires("auth"), has(User))
 	text, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
 		panic(err) // it holds words, numbers and shapes
@@ -41,18 +42,11 @@ func (s shape) set(key string, x any) shape {
 	return s
 }
 
-// add puts x at the end of a list, unless it is there.
+// add puts x at the end of a list.
 func (s shape) add(key string, x any) {
-	if s == nil {
-		return
-	}
 	list, _ := s[key].([]any)
-	if word, ok := x.(string); !ok || !slices.Contains(list, any(word)) {
-		s[key] = append(list, x)
-	}
+	s[key] = append(list, x)
 }
-
-func (s shape) remove(key string) { delete(s, key) }
 
 // within is the shape below key.
 func (s shape) within(key string) shape {
@@ -67,29 +61,112 @@ func (s shape) within(key string) shape {
 	return below
 }
 
-// ifKind adds what holds for objects of a kind.
-func (s shape) ifKind(kind string, then shape) {
-	s.add("allOf", shape{"if": shape{"properties": shape{"kind": shape{"const": kind}}}, "then": then})
+func (s shape) remove(key string) { delete(s, key) }
+
+func (s shape) describe(what string) {
+	if s != nil {
+		s["description"] = what
+	}
+}
+
+func (s shape) choice(words []string) {
+	if s != nil {
+		s.set("type", "string").set("enum", words)
+	}
+}
+
+func (s shape) integer(most int64) {
+	if s != nil {
+		s.set("type", "integer").set("minimum", 1).set("maximum", most)
+	}
+}
+
+// number is one above least and up to most.
+func (s shape) number(least, most float64) {
+	if s != nil {
+		s.set("type", "number").set("exclusiveMinimum", least).set("maximum", most)
+	}
 }
 
 // decimal is a number of at most 6 decimals up to that power of ten, in quotes or not.
-func (s shape) decimal(power int) shape {
+func (s shape) decimal(power int, zero bool) {
+	if s == nil {
+		return
+	}
 	most := "1" + strings.Repeat("0", power)
-	return s.set("type", []string{"string", "number"}).set("maximum", json.Number(most)).
+	s.set("type", []string{"string", "number"}).set("maximum", json.Number(most)).
 		set("pattern", `^(`+most+`(\.0{1,6})?|(0|[1-9][0-9]{0,`+strconv.Itoa(power-1)+`})(\.[0-9]{1,6})?)$`)
+	if zero {
+		s.set("minimum", 0)
+	} else {
+		s.set("exclusiveMinimum", 0).add("allOf", shape{"pattern": "[1-9]"})
+	}
+}
+
+func (s shape) matches(expression func() *regexp.Regexp) {
+	if s != nil {
+		s["pattern"] = expression().String()
+	}
+}
+
+// except refuses words, and what matches the expression, if there is one.
+func (s shape) except(words []string, expression func() *regexp.Regexp) {
+	if s == nil {
+		return
+	}
+	list := []any{shape{"enum": words}}
+	if expression != nil {
+		list = append(list, shape{"pattern": expression().String()})
+	}
+	s["not"] = shape{"anyOf": list}
 }
 
 // reference is one to a secret.
 func (s shape) reference() {
-	name := func(pattern, what string) shape {
-		return shape{"type": "string", "maxLength": 1024, "pattern": pattern, "description": what}
+	if s == nil {
+		return
 	}
-	s.set("type", "object").set("additionalProperties", false).set("minProperties", 1).
-		set("description", aboutSecrets).
-		set("properties", shape{
-			"env":    name(envName().String(), "name of an environment variable"),
-			"ssm":    name(ssmName().String(), "name or ARN of an SSM parameter"),
-			"secret": name(secretName().String(), "name or ARN of a Secrets Manager secret"),
-		}).
-		set("not", shape{"required": []any{"ssm", "secret"}})
+	s.set("type", "object").set("additionalProperties", false).set("minProperties", 1).set("description", aboutSecrets)
+	for name, expression := range map[string]func() *regexp.Regexp{"env": envName, "ssm": ssmName, "secret": secretName} {
+		s.within("properties").within(name).set("type", "string").set("maxLength", 1024).matches(expression)
+	}
+	s["not"] = requires("ssm", "secret")
 }
+
+func requires(keys ...string) shape { return shape{"required": keys} }
+
+func (s shape) require(key string) {
+	if s == nil {
+		return
+	}
+	if keys, _ := s["required"].([]string); !slices.Contains(keys, key) {
+		s["required"] = append(keys, key)
+	}
+}
+
+func (s shape) requireOne(keys []string) {
+	if s == nil {
+		return
+	}
+	for _, key := range keys {
+		s.add("anyOf", requires(key))
+	}
+}
+
+// implies adds that what matches one shape must match the other.
+func (s shape) implies(when, then shape) { s.add("allOf", shape{"if": when, "then": then}) }
+
+// requireFor and refuseFor are for objects whose kind is the word.
+func (s shape) requireFor(word, key string) {
+	if s != nil {
+		s.implies(ofKind(word), requires(key))
+	}
+}
+
+func (s shape) refuseFor(word, key string) {
+	if s != nil {
+		s.implies(ofKind(word), shape{"properties": shape{key: false}})
+	}
+}
+
+func ofKind(word string) shape { return shape{"properties": shape{"kind": shape{"const": word}}} }

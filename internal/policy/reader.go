@@ -208,7 +208,7 @@ func (o *object) need(key string) value {
 	if o.ok && !v.given() {
 		o.r.report(join(o.path, key), "is required")
 	}
-	o.shape.add("required", key)
+	o.shape.require(key)
 	return v
 }
 
@@ -219,9 +219,7 @@ func (o *object) needOne(keys ...string) {
 		last := len(keys) - 1
 		o.report("must have at least one of %s and %s", strings.Join(keys[:last], ", "), keys[last])
 	}
-	for _, key := range keys {
-		o.shape.add("anyOf", shape{"required": []any{key}})
-	}
+	o.shape.requireOne(keys)
 }
 
 // leaveOut reports a key that must not be given.
@@ -237,7 +235,7 @@ func (o *object) needFor(word, kind, key, more string) {
 	if kind == word && o.ok && !o.entries[key].given() {
 		o.r.report(join(o.path, key), "is required for kind %s%s", word, more)
 	}
-	o.shape.ifKind(word, shape{"required": []any{key}})
+	o.shape.requireFor(word, key)
 }
 
 // leaveOutFor reports that key is given, if kind, which is the object's kind, is the word.
@@ -245,7 +243,7 @@ func (o *object) leaveOutFor(word, kind, key, more string) {
 	if v := o.entries[key]; kind == word && v.given() {
 		v.report("must be left out for kind %s%s", word, more)
 	}
-	o.shape.ifKind(word, shape{"properties": shape{key: false}})
+	o.shape.refuseFor(word, key)
 }
 
 func (o *object) end() {

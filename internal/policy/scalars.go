@@ -38,7 +38,7 @@ func validName(s string) bool {
 
 // scalar gives the text of a scalar of one of the tags.
 func (v value) scalar(what string, tags ...string) (string, bool) {
-	v.shape.set("description", what)
+	v.shape.describe(what)
 	if !v.is(yaml.ScalarNode, what) {
 		return "", false
 	}
@@ -69,7 +69,7 @@ func (v value) text() string {
 
 // choice reads one of the given words.
 func (v value) choice(words ...string) string {
-	v.shape.set("type", "string").set("enum", words)
+	v.shape.choice(words)
 	what := "one of " + strings.Join(words, ", ")
 	s, ok := v.scalar(what, "!!str")
 	if ok && !slices.Contains(words, s) {
@@ -99,7 +99,7 @@ func (v value) booleanOr(otherwise bool) bool {
 
 // integer reads a whole number from 1 to most. It gives 0 for anything else.
 func (v value) integer(most int64) int64 {
-	v.shape.set("type", "integer").set("minimum", 1).set("maximum", most)
+	v.shape.integer(most)
 	what := "a whole number from 1 to " + strconv.FormatInt(most, 10)
 	s, ok := v.scalar(what, "!!int", "!!float")
 	if !ok {
@@ -116,7 +116,7 @@ func (v value) integer(most int64) int64 {
 
 // number reads a decimal number above least and up to most.
 func (v value) number(least, most float64) float64 {
-	v.shape.set("type", "number").set("exclusiveMinimum", least).set("maximum", most)
+	v.shape.number(least, most)
 	what := "a number above " + strconv.FormatFloat(least, 'f', -1, 64) + " and up to " + strconv.FormatFloat(most, 'f', -1, 64)
 	s, ok := v.scalar(what, "!!int", "!!float")
 	if !ok {
@@ -132,7 +132,7 @@ func (v value) number(least, most float64) float64 {
 
 // dollars reads an amount above zero, in micro-dollars.
 func (v value) dollars() int64 {
-	v.shape.decimal(6).set("exclusiveMinimum", 0).add("allOf", shape{"pattern": "[1-9]"})
+	v.shape.decimal(6, false)
 	const what = `dollars as a decimal number above 0 and up to 1000000 with at most 6 decimals, such as "2.00"`
 	s, ok := v.scalar(what, "!!str", "!!int", "!!float")
 	if !ok {
@@ -149,7 +149,7 @@ func (v value) dollars() int64 {
 // rate reads a price in dollars per million tokens. A millionth of that is a
 // pico-dollar per token. Zero is a price too, if it is written.
 func (v value) rate() price.Pico {
-	v.shape.decimal(4).set("minimum", 0)
+	v.shape.decimal(4, true)
 	const what = `dollars per million tokens as a decimal number up to 10000 with at most 6 decimals, such as "0.40"`
 	s, ok := v.scalar(what, "!!str", "!!int", "!!float")
 	if !ok {
@@ -290,9 +290,7 @@ func lazily(expression string) func() *regexp.Regexp {
 // secret reads a reference to a secret. Anything else that stands there may be the secret
 // itself, so no message repeats any of it, not even a key.
 func (v value) secret() *Secret {
-	if v.shape != nil {
-		v.shape.reference()
-	}
+	v.shape.reference()
 	n := v.node
 	if n == nil {
 		return nil

@@ -53,7 +53,7 @@ func readPolicy(root value) *Policy {
 	p.Tiers = named(o.need("tiers"), p.readTier, Anonymous)
 	features := o.need("features")
 	p.Features = named(features, p.readFeature)
-	features.shape.within("propertyNames").set("not", shape{"anyOf": []any{shape{"enum": reserved}, shape{"pattern": clientsChoke().String()}}})
+	features.shape.within("propertyNames").except(reserved, clientsChoke)
 	p.Auth = readAuth(o.get("auth"))
 	p.CORS = readCORS(o.get("cors"))
 	p.Fingerprint = readFingerprint(o.get("fingerprint"))
@@ -191,7 +191,7 @@ func (p *Policy) readTier(name string, v value) *Tier {
 	if found := refer(pool, "pool", p.Pools); found != nil {
 		t.Pool = found.Name
 	}
-	pool.shape.set("not", shape{"const": PoolAll})
+	pool.shape.except([]string{PoolAll}, nil)
 	if t.Pool == PoolAll {
 		pool.report("must be another pool: every call draws on %s already", PoolAll)
 	}
@@ -351,7 +351,7 @@ func readCORS(v value) *CORS {
 	o := v.object()
 	defer o.end()
 	return &CORS{Origins: o.need("origins").texts("origins", func(item value, origin string) {
-		item.shape.set("pattern", originShape().String())
+		item.shape.matches(originShape)
 		if !validOrigin(origin) {
 			item.report("must be an origin as browsers send it, such as https://app.example.com: http or https, host in lower case, port unless it is the usual one, nothing behind it")
 		}
@@ -425,7 +425,7 @@ func readAdmin(v value) *Admin {
 	o := v.object()
 	defer o.end()
 	return &Admin{AllowARNs: o.need("allow_arns").texts("ARNs", func(item value, arn string) {
-		item.shape.set("pattern", arnShape().String())
+		item.shape.matches(arnShape)
 		if !arnShape().MatchString(arn) {
 			item.report("must be the ARN of an IAM identity, such as arn:aws:iam::123456789012:role/support")
 		}
