@@ -278,11 +278,11 @@ func suggest(everybody Amount) Alarm {
 
 // assumptions is what the amounts rest on.
 var assumptions = []string{
-	"Without the bundle: no limit but the same caps on input and output. Each client, network and user makes 456 calls a minute, as one script did (41,000 in 90 minutes), each the dearest that the caps allow; nothing bounds all of them together.",
-	"With it: each limit is full at first and refills for an hour, so it admits capacity + rate x 1h; the tightest of requests and spend counts, and the pools. The provider may bill each call's worst case, whatever it answers: with an error, late, or not at all.",
-	"Answered calls are those that came with a report of what they used. Of them tokens count too, at the dearest rate that they can have, and the number of calls of a pass. A call that gave its caller nothing is taken from neither, though it may have been billed.",
-	"A provider may report more than the worst case (a hidden prompt, an ignored cap), up to the model's context. That is charged in full, as debt: an hour may cost so much more, and the hours after it so much less.",
-	"A network is all its clients, whatever they call themselves, and all passes that it may obtain: challenges count as solved. Once a day a network's key changes; in that hour its limits are full once more.",
-	"A pool counts with its burst and an hour's refill, leases included; never more than its ceiling in any period.",
-	"Quotas (a call without an answer gives them back), calls in flight and the fuse are not counted. Nor are many accounts in one hand: only a pool bounds those.",
+	"Without the bundle, nothing limits a caller but the same caps on input and output. Each client, network and user makes 456 calls a minute, as one script did (41,000 in 90 minutes), and each call is the dearest that the caps allow. Nothing bounds all callers together.",
+	"With the bundle, each limit is full at first and is refilled for an hour, so it admits capacity + rate x 1h. The tightest of requests, spend and the pools counts. The provider may bill the worst case of each call, whatever it answers: with an error, late, or not at all.",
+	"Answered calls are those that came with a report of what they used. They are also bounded by tokens, at the dearest rate that tokens can have, and by the number of calls of a pass. A call that gave its caller nothing takes neither tokens nor calls of a pass, though it may have been billed.",
+	"A provider may report more than the worst case, up to the model's context: for a hidden prompt, or because it ignored a cap. That is charged in full, as debt: an hour may cost that much more, and the hours after it cost that much less.",
+	"A network is all its clients, whatever they call themselves, and all passes that it may obtain, as if every challenge were solved. The key of a network changes once a day; in that hour its limits are full once more.",
+	"A pool counts with what may be spent at once and what is refilled in an hour, leases included. In no period does it cost more than its ceiling.",
+	"Not counted are quotas (a call without an answer gives them back), calls in flight and the fuse. Nor are many accounts in one hand, which only a pool bounds.",
 }

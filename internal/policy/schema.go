@@ -271,7 +271,7 @@ func readPasses(v value) *Passes {
 		Calls: int(calls.integer(maxCapacity)),
 	}
 	if most := p.maxCalls(); p.TTL > 0 && int64(p.Calls) > most {
-		calls.report("must be at most %d where ttl is %s: no call may come back in the life of a pass, so all of them together take longer than calls x ttl to come back, which is at most %s", most, formatDuration(p.TTL), formatDuration(maxPeriod))
+		calls.report("must be at most %d where ttl is %s: no call may come back while the pass lives, so that all of them take calls x (ttl + 1m) to come back, and that is at most %s", most, formatDuration(p.TTL), formatDuration(maxPeriod))
 	}
 	return p
 }
@@ -338,7 +338,7 @@ func readAuth(v value) *Auth {
 	if u := keys.webURL(); u != nil {
 		a.JWKSURL = u.String()
 		if u.Scheme != "https" && !loopback(u) {
-			keys.report("must be https: who can change the keys on their way can be anybody")
+			keys.report("must be https: whoever can change the keys on their way can pretend to be anybody")
 		}
 	}
 	return a
