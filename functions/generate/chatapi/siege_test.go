@@ -321,7 +321,7 @@ func TestSiege(t *testing.T) {
 		if worst > most {
 			t.Errorf("%s: $%s were billed in an hour, exposure says at most $%s", what, worst, most)
 		}
-		if strong && worst < most/5*2 {
+		if strong && worst < most/4 {
 			t.Errorf("%s: only $%s of $%s were billed in an hour: a weak siege", what, worst, most)
 		}
 	}
