@@ -10,14 +10,14 @@ import (
 // pond is a pool in the abstract: its state as the store has it, and what is drawn
 // from it by processes whose clocks differ. Times are ticks.
 type pond struct {
-	random          *rand.Rand
-	period, margin  micros
-	now             micros
-	tat, credits    micros
-	drawn           []*drawn
-	open            []*drawn
-	offsets         []micros
-	margins, exempt micros // what the refunds get wrong on purpose
+	random         *rand.Rand
+	period, margin micros
+	now            micros
+	tat, credits   micros
+	drawn          []*drawn
+	open           []*drawn
+	offsets        []micros
+	exempt         micros // what the refunds get wrong on purpose
 }
 
 // drawn is a lease and what became of it.
