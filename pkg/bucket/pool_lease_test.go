@@ -187,3 +187,48 @@ func TestKeepFor(t *testing.T) {
 		}
 	}
 }
+
+// What calls do with the money that a process holds, step by step: an overrun is covered
+// by what the lease has left, what a call of a busy process leaves stays for the next,
+// and what an ended lease had goes back and joins no other.
+func TestTill(t *testing.T) {
+	t.Parallel()
+	at := func(s micros) instant { return instant{s * second, s * second} }
+	till := till{life: 60 * second}
+	if s := till.start(1, at(0)); s != nil {
+		t.Fatalf("%+v without a lease", s)
+	}
+	l := &lease{drawn: at(0), balance: 100}
+	open := []*spending{till.startOn(l, 10, at(0))}
+	for range busyCalls - 1 {
+		open = append(open, till.start(10, at(1)))
+	}
+	if l.balance != 60 || l.open != busyCalls {
+		t.Fatalf("a balance of %d with %d calls open, want 60 and %d", l.balance, l.open, busyCalls)
+	}
+	for _, tc := range []struct{ used, overrun, balance int64 }{
+		{4, 0, 66},  // 6 of 10 come back
+		{30, 0, 46}, // 20 more than 10 are covered
+		{100, 44, 0},
+	} {
+		overrun, backlog := till.close(open[0], tc.used, at(2), till.life)
+		open = open[1:]
+		if overrun != tc.overrun || len(backlog) > 0 || l.balance != tc.balance {
+			t.Errorf("used %d: an overrun of %d, %d go back, %d are left", tc.used, overrun, len(backlog), l.balance)
+		}
+	}
+	if s := till.start(1, at(2)); s != nil {
+		t.Error("money from nothing")
+	}
+	newer := &lease{drawn: at(50), balance: 20}
+	last := till.startOn(newer, 20, at(50))
+	overrun, backlog := till.close(open[0], 0, at(60), till.life)
+	if overrun != 0 || len(backlog) != 1 || backlog[0] != (unspent{l, 10}) || newer.balance != 0 {
+		t.Errorf("an ended lease: an overrun of %d, %+v go back, the newer has %d", overrun, backlog, newer.balance)
+	}
+	// Not busy any more: nothing is kept.
+	overrun, backlog = till.close(last, 5, at(100), till.life)
+	if overrun != 0 || len(backlog) != 1 || backlog[0] != (unspent{newer, 15}) || newer.balance != 0 || len(till.recent) != 1 {
+		t.Errorf("an idle process: an overrun of %d, %+v go back, %d are kept", overrun, backlog, newer.balance)
+	}
+}
