@@ -114,3 +114,36 @@ func ExampleBuckets_Reserve_denied() {
 	fmt.Println(denial.Limit.Name, "requested", denial.Requested, "remaining", denial.Remaining, "impossible", denial.Impossible)
 	// Output: cv requested 11 remaining 10 impossible true
 }
+
+// Where something dear comes before the reserve, a forecast spares it: what was denied a
+// moment ago is refused from memory, without asking the store.
+func ExampleBuckets_Prepare() {
+	ctx := context.Background()
+	b := newBuckets()
+	for range 2 {
+		p, err := b.Prepare(bucket.Request{
+			Key:         "user#123",
+			Charges:     []bucket.Charge{{Limit: resultsPerDay, Cost: 10}},
+			MaxInFlight: 8,
+			Deadline:    now.Add(time.Minute),
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		if p.Forecast().Refused() {
+			fmt.Println("refused before")
+			continue
+		}
+		for range 2 {
+			d, err := p.Reserve(ctx) // each is a call of its own
+			if err != nil {
+				log.Fatal(err)
+			}
+			fmt.Println("admitted:", d.Reservation != nil)
+		}
+	}
+	// Output:
+	// admitted: true
+	// admitted: false
+	// refused before
+}

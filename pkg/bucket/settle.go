@@ -39,7 +39,7 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	return r.Settle(ctx, make([]int64, len(r.charges)))
 }
 
-// change is what a settle does to one limit: in µs, either gives back some of what was
+// change is what a settle does to one limit: it either gives back some of what was
 // unused, or charges an overrun.
 type change struct {
 	*taken
