@@ -13,9 +13,9 @@ import (
 // two write units:
 //
 //	live   0x01, start (8 bytes, µs), life (uvarint, ms), length of the client's
-//	       key, the key, number of increments owed (1 byte), for each: length of name, name ("."
-//	       before it: of the identity, not of the client), period (uvarint, s),
-//	       increment (uvarint, µs); then the note up to the end
+//	       key, the key, number of increments owed (1 byte), for each: length of
+//	       name, name ("." before it: of the identity, not of the client), period
+//	       (uvarint, s), increment (uvarint, µs); then the note up to the end
 //	dead   0x00, expiry (8 bytes, µs)
 //
 // A dead hold is a tombstone: it bars a send of its reservation that may still
