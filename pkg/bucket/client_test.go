@@ -322,3 +322,22 @@ func TestOpenCallKeepsItsClient(t *testing.T) {
 	w.settle(open, 0, 0)
 	w.wantOpen("net#1", 0)
 }
+
+// Nor does one whose limits are in use by now, to a process that has only seen them
+// full: what it used would be forgotten.
+func TestUsedClientKeepsItsLimits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	here, there := w.process(), w.process()
+	for i := range 31 {
+		w.settle(w.admit(here, w.visit(clientNumber(i), 1000)), 1000, 1000)
+	}
+	idle := clientNumber(31)
+	w.settle(w.admit(here, w.visit(idle, 1)), 1, 1)
+	w.clock.advance(time.Second) // full again, as far as here knows
+	w.settle(w.admit(there, w.visit(idle, 5000)), 5000, 5000)
+	w.settle(w.admit(here, w.visit(clientNumber(100), 1)), 1, 1)
+	if left := remaining(w.micros("net#1", clientTokens.of(idle).tat()), w.now(), clientTokens.Capacity, clientTokens.period()); left != 0 {
+		t.Errorf("%d of the client's remain, want 0", left)
+	}
+}
