@@ -9,6 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 )
 
 // baseline is the token bucket as it is usually written, in the two usual ways to
@@ -46,8 +48,7 @@ func (b *baseline) compareAndSwap(ctx context.Context, key string, tokens float6
 			return false, err
 		}
 		err = b.write(ctx, key, s, tokens, true)
-		var changed *types.ConditionalCheckFailedException
-		if !errors.As(err, &changed) {
+		if _, changed := dynamo.ConditionFailed(err); !changed {
 			return err == nil, err
 		}
 	}
@@ -63,7 +64,7 @@ type state struct {
 
 func (b *baseline) read(ctx context.Context, key string) (state, error) {
 	out, err := b.db.GetItem(ctx, &dynamodb.GetItemInput{TableName: &b.table, ConsistentRead: aws.Bool(true),
-		Key: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: key}}})
+		Key: dynamo.Key(key)})
 	if err != nil {
 		return state{}, err
 	}
@@ -77,11 +78,11 @@ func (b *baseline) read(ctx context.Context, key string) (state, error) {
 }
 
 func (b *baseline) write(ctx context.Context, key string, s state, tokens float64, ifUnchanged bool) error {
-	in := &dynamodb.PutItemInput{TableName: &b.table, Item: map[string]types.AttributeValue{
-		"pk":      &types.AttributeValueMemberS{Value: key},
+	in := &dynamodb.PutItemInput{TableName: &b.table, Item: dynamo.Item{
+		"pk":      dynamo.Text(key),
 		"tokens":  &types.AttributeValueMemberN{Value: strconv.FormatFloat(s.tokens-tokens, 'f', 3, 64)},
-		"refill":  &types.AttributeValueMemberN{Value: strconv.FormatInt(s.refill, 10)},
-		"version": &types.AttributeValueMemberN{Value: strconv.FormatInt(s.version+1, 10)},
+		"refill":  dynamo.Number(s.refill),
+		"version": dynamo.Number(s.version + 1),
 	}}
 	switch {
 	case !ifUnchanged:
@@ -89,9 +90,7 @@ func (b *baseline) write(ctx context.Context, key string, s state, tokens float6
 		in.ConditionExpression = aws.String("attribute_not_exists(pk)")
 	default:
 		in.ConditionExpression = aws.String("version = :read")
-		in.ExpressionAttributeValues = map[string]types.AttributeValue{
-			":read": &types.AttributeValueMemberN{Value: strconv.FormatInt(s.version, 10)},
-		}
+		in.ExpressionAttributeValues = dynamo.Item{":read": dynamo.Number(s.version)}
 	}
 	_, err := b.db.PutItem(ctx, in)
 	return err

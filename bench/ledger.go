@@ -7,11 +7,9 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/metrics"
-	"sync"
 	"syscall"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"golang.org/x/sync/errgroup"
@@ -55,7 +53,7 @@ func ledgerSums(ctx context.Context, l *lab) ([]table, error) {
 
 // spending is a table of spend events in the hour before now.
 type spending struct {
-	db     *ledgerMeter
+	db     *metered
 	ledger *ledger.Ledger
 	now    time.Time
 	events int
@@ -70,7 +68,7 @@ func (l *lab) spend(ctx context.Context, events, identities int) (*spending, err
 		return nil, err
 	}
 	s := &spending{
-		db:     &ledgerMeter{Client: db},
+		db:     &metered{Client: db},
 		now:    time.Date(2026, 3, 2, 9, 20, 30, 0, time.UTC),
 		events: events,
 	}
@@ -216,56 +214,4 @@ func (b *batcher) flush(ctx context.Context) error {
 		b.requests = out.UnprocessedItems[b.table]
 	}
 	return nil
-}
-
-// ledgerMeter is a DynamoDB client that adds up units.
-type ledgerMeter struct {
-	*dynamodb.Client
-	mu            sync.Mutex
-	reads, writes float64
-}
-
-func (m *ledgerMeter) Query(ctx context.Context, in *dynamodb.QueryInput, opts ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
-	metered := *in
-	metered.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.Client.Query(ctx, &metered, opts...)
-	if err == nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.reads += aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
-	}
-	return out, err
-}
-
-func (m *ledgerMeter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	metered := *in
-	metered.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.Client.UpdateItem(ctx, &metered, opts...)
-	if err == nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.writes += aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
-	}
-	return out, err
-}
-
-func (m *ledgerMeter) PutItem(ctx context.Context, in *dynamodb.PutItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	metered := *in
-	metered.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.Client.PutItem(ctx, &metered, opts...)
-	if err == nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.writes += aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
-	}
-	return out, err
-}
-
-// take gives the units since the last take.
-func (m *ledgerMeter) take() (reads, writes float64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	reads, writes = m.reads, m.writes
-	m.reads, m.writes = 0, 0
-	return reads, writes
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -127,7 +128,7 @@ func (l *lab) draw(ctx context.Context, pool *policy.Pool, worst int64, load poo
 		if err != nil {
 			return poolCount{}, err
 		}
-		p, err := b.NewPool("pool#"+pool.Name, int64(pool.Ceiling), pool.Period,
+		p, err := b.NewPool(keys.Pool.Key(pool.Name), int64(pool.Ceiling), pool.Period,
 			bucket.PoolOptions{Life: leaseLife, Monotonic: func() time.Duration { return r.at }})
 		if err != nil {
 			return poolCount{}, err

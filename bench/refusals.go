@@ -136,7 +136,8 @@ func (l *lab) refuse(ctx context.Context, kind refusal) ([]float64, error) {
 		}
 	}
 	processor := (processorTime() - before) / requests
-	units := db.take() / requests
+	_, units := db.take()
+	units /= requests
 	logged, measured := float64(log.Len())/requests, float64(metrics.Len())/requests
 	billed := (processor + time.Duration(units*float64(storeTime)) + time.Millisecond - 1).Truncate(time.Millisecond)
 	dollars := perGatewayRequest + perLambdaRequest + billed.Seconds()*lambdaGB*perGBSecond +

@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
+	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
@@ -155,11 +154,9 @@ type answering struct{ out dynamodb.UpdateItemOutput }
 
 func instantStore(longest time.Duration) *answering {
 	now := time.Now()
-	n := func(t int64) types.AttributeValue {
-		return &types.AttributeValueMemberN{Value: strconv.FormatInt(t, 10)}
-	}
-	return &answering{dynamodb.UpdateItemOutput{Attributes: map[string]types.AttributeValue{
-		"pk":            &types.AttributeValueMemberS{Value: "user#123"},
+	n := dynamo.Number
+	return &answering{dynamodb.UpdateItemOutput{Attributes: dynamo.Item{
+		"pk":            dynamo.Text("user#123"),
 		"t_requests_60": n(now.UnixMicro()),
 		"t_tokens_3600": n(now.Add(5 * time.Minute).UnixMicro()),
 		"t_spend_86400": n(now.Add(10 * time.Minute).UnixMicro()),

@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -80,7 +76,8 @@ func (l *lab) userUnits(ctx context.Context) (table, error) {
 		}
 		clock = clock.Add(24 * time.Hour)
 	}
-	perCall := db.take() / float64(calls)
+	_, units := db.take()
+	perCall := units / float64(calls)
 	perEvent, err := l.eventUnits(ctx, calls)
 	if err != nil {
 		return table{}, err
@@ -97,7 +94,8 @@ func (l *lab) userUnits(ctx context.Context) (table, error) {
 		if err == nil && d.Reservation != nil {
 			err = errors.New("admitted beyond the limit")
 		}
-		return db.take(), err
+		_, units := db.take()
+		return units, err
 	}
 	first, err := denied()
 	if err != nil {
@@ -185,64 +183,8 @@ func (l *lab) networkUnits(ctx context.Context) (table, error) {
 		if clients > 1 {
 			name = fmt.Sprintf("%d clients", clients)
 		}
-		t.add(name, float64(largest), db.take()/float64(rounds*clients))
+		_, units := db.take()
+		t.add(name, float64(largest), units/float64(rounds*clients))
 	}
 	return t, nil
-}
-
-// metered is a DynamoDB client that adds up write units.
-type metered struct {
-	*dynamodb.Client
-	units float64
-}
-
-func (m *metered) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	metered := *in
-	metered.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.Client.UpdateItem(ctx, &metered, opts...)
-	var failed *types.ConditionalCheckFailedException
-	switch {
-	case err == nil:
-		m.units += aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
-	case errors.As(err, &failed):
-		// The report is missing from an error. DynamoDB charges by the size of the
-		// item that stood in the way, at least one.
-		m.units += float64(max(1, (itemSize(failed.Item)+1023)/1024))
-	}
-	return out, err
-}
-
-// sizeOf is the size of a stored item, in bytes.
-func (m *metered) sizeOf(ctx context.Context, table, key string) (int, error) {
-	out, err := m.GetItem(ctx, &dynamodb.GetItemInput{TableName: &table, ConsistentRead: aws.Bool(true),
-		Key: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: key}}})
-	if err != nil {
-		return 0, err
-	}
-	return itemSize(out.Item), nil
-}
-
-// take gives the units since the last take.
-func (m *metered) take() float64 {
-	units := m.units
-	m.units = 0
-	return units
-}
-
-// itemSize is the size of an item as DynamoDB counts it: names and values in
-// bytes, a number as one byte and half a byte a digit.
-func itemSize(item map[string]types.AttributeValue) int {
-	size := 0
-	for name, v := range item {
-		size += len(name)
-		switch v := v.(type) {
-		case *types.AttributeValueMemberS:
-			size += len(v.Value)
-		case *types.AttributeValueMemberB:
-			size += len(v.Value)
-		case *types.AttributeValueMemberN:
-			size += 1 + (len(v.Value)+1)/2
-		}
-	}
-	return size
 }

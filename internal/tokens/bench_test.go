@@ -21,40 +21,6 @@ func randomLetters(n int) string {
 	return string(letters)
 }
 
-func BenchmarkCount(b *testing.B) {
-	for _, c := range []struct {
-		name, unit string
-		size       int // bytes
-	}{
-		{"english", english, 100_000},
-		{"chinese", chinese, 100_000},
-		// The slowest known: long pieces, which are merged from their bytes.
-		{"letter_10kB", "a", 10_000},
-		{"letter_100kB", "a", 100_000},
-		{"letter_1MB", "a", 1_000_000},
-		{"letters", randomLetters(100_000), 100_000},
-		{"han", "人工智能服务的费用可能在几分钟之内迅速上升", 100_000},
-		{"spaces", " ", 100_000},
-		{"lines", "\n ", 100_000},
-		{"delete", "\u007f", 100_000},
-		{"marks", "\u0301", 100_000},
-		{"emoji", "👩‍👩‍👧‍👦", 100_000},
-		{"ligature", "\ufdfa", 100_000},
-	} {
-		text := strings.Repeat(c.unit, c.size/len(c.unit))
-		for _, name := range Names() {
-			tokenizer := must(b, name)
-			b.Run(c.name+"/"+name, func(b *testing.B) {
-				b.SetBytes(int64(len(text)))
-				b.ReportAllocs()
-				for b.Loop() {
-					tokenizer.Count(text)
-				}
-			})
-		}
-	}
-}
-
 // BenchmarkFirstUse is what the first New of a name costs.
 func BenchmarkFirstUse(b *testing.B) {
 	for _, e := range []struct{ name, file, index string }{{o200kBase, o200kFile, o200kIndex}, {cl100kBase, cl100kFile, cl100kIndex}} {
