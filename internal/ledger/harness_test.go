@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
+	"github.com/tokenfuse/tokenfuse/testkit/testclock"
 )
 
 func TestMain(m *testing.M) {
@@ -39,8 +39,8 @@ var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
 // world is one table with a clock, a network with faults, and the truth.
 type world struct {
+	*testclock.Clock
 	t     *testing.T
-	clock atomic.Int64 // microseconds
 	net   *faults.Transport
 	table string
 	db    *dynamodb.Client
@@ -56,8 +56,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, truth: map[string]Event{}}
-	w.at(noon)
+	w := &world{Clock: testclock.At(noon), t: t, truth: map[string]Event{}}
 	w.net = &faults.Transport{Plan: func(target string, body []byte) faults.Fault {
 		_, target, _ = strings.Cut(target, ".")
 		w.mu.Lock()
@@ -72,14 +71,10 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) now() time.Time          { return time.UnixMicro(w.clock.Load()).UTC() }
-func (w *world) at(t time.Time)          { w.clock.Store(t.UnixMicro()) }
-func (w *world) advance(d time.Duration) { w.clock.Add(d.Microseconds()) }
-
 // ledger is a process of its own.
 func (w *world) ledger(adjust ...func(*Options)) *Ledger {
 	w.t.Helper()
-	opts := Options{Table: w.table, Now: w.now, Shards: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil))}
+	opts := Options{Table: w.table, Now: w.Now, Shards: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil))}
 	for _, f := range adjust {
 		f(&opts)
 	}
@@ -190,7 +185,7 @@ func (w *world) wantHours(l *Ledger, from, to time.Time) {
 	var want []Hour
 	for h := from.Truncate(time.Hour); h.Before(to); h = h.Add(time.Hour) {
 		end := h.Add(time.Hour)
-		if !h.Before(from) && !end.After(to) && !end.Add(closing).After(w.now()) {
+		if !h.Before(from) && !end.After(to) && !end.Add(closing).After(w.Now()) {
 			want = append(want, Hour{h, w.naive(h, end).Total})
 		}
 	}

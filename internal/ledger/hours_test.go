@@ -18,7 +18,7 @@ func TestHours(t *testing.T) {
 	for _, d := range []time.Duration{-1, 0, 59*time.Minute + 59*time.Second, time.Hour, 24 * time.Hour, 15 * 24 * time.Hour, 28*24*time.Hour - time.Hour, 28*24*time.Hour + 11*time.Hour + 59*time.Minute, 29 * 24 * time.Hour, 30*24*time.Hour - 1} {
 		w.record(l, w.event(from.Add(d)))
 	}
-	w.at(noon.Add(closing))
+	w.Set(noon.Add(closing))
 	w.wantHours(l, from, noon)
 	w.forget()
 	w.wantHours(l, from, noon)
@@ -57,7 +57,7 @@ func TestHourCloses(t *testing.T) {
 		{noon.Add(time.Hour + closing - time.Microsecond), 1},
 		{noon.Add(time.Hour + closing), 2},
 	} {
-		w.at(tt.at)
+		w.Set(tt.at)
 		w.wantHours(l, noon.Add(-time.Hour), noon.Add(10*time.Hour))
 		if hours, err := l.Hours(context.Background(), noon.Add(-time.Hour), noon.Add(10*time.Hour)); err != nil || len(hours) != tt.hours {
 			t.Errorf("at %s: %v, %v, want %d", tt.at, hours, err, tt.hours)
@@ -71,7 +71,7 @@ func TestHourOfMinutes(t *testing.T) {
 	w := newWorld(t)
 	l := w.ledger()
 	w.fill(l, noon)
-	w.at(noon.Add(2 * time.Hour))
+	w.Set(noon.Add(2 * time.Hour))
 	w.wantSum(l, noon, noon.Add(time.Hour))
 	w.forget()
 	w.wantHours(l, noon, noon.Add(time.Hour))

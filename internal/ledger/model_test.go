@@ -22,21 +22,21 @@ func TestModel(t *testing.T) {
 		within := func(name string, d time.Duration) time.Duration {
 			return time.Duration(rapid.Int64Range(0, int64(d)).Draw(r, name))
 		}
-		w.at(noon.Add(-within("before noon", 10*time.Minute)))
-		calls := []Event{w.event(w.now())}
+		w.Set(noon.Add(-within("before noon", 10*time.Minute)))
+		calls := []Event{w.event(w.Now())}
 		call := func() Event { return rapid.SampledFrom(calls).Draw(r, "call") }
 		r.Repeat(map[string]func(*rapid.T){
 			"call": func(*rapid.T) {
 				for range rapid.IntRange(1, 5).Draw(r, "calls") {
-					w.advance(within("pause", 20*time.Second))
-					calls = append(calls, w.event(w.now()))
+					w.Advance(within("pause", 20*time.Second))
+					calls = append(calls, w.event(w.Now()))
 				}
 			},
-			"wait":      func(*rapid.T) { w.advance(within("wait", 5*time.Minute)) },
-			"wait long": func(*rapid.T) { w.advance(within("wait long", 40*time.Minute)) },
+			"wait":      func(*rapid.T) { w.Advance(within("wait", 5*time.Minute)) },
+			"wait long": func(*rapid.T) { w.Advance(within("wait long", 40*time.Minute)) },
 			"settle in time": func(*rapid.T) {
 				for _, e := range calls {
-					if _, known := w.truth[e.Reservation]; !known && w.now().Sub(e.Time) <= LongestCall {
+					if _, known := w.truth[e.Reservation]; !known && w.Now().Sub(e.Time) <= LongestCall {
 						w.record(process(), e)
 					}
 				}
@@ -66,13 +66,13 @@ func TestModel(t *testing.T) {
 				}
 			},
 			"sum": func(*rapid.T) {
-				to := w.now().Add(time.Microsecond - within("ago", 10*time.Minute))
+				to := w.Now().Add(time.Microsecond - within("ago", 10*time.Minute))
 				if rapid.Bool().Draw(r, "whole minutes") {
 					to = to.Truncate(time.Minute)
 				}
 				w.wantSum(process(), to.Add(-within("length", 20*time.Minute)), to)
 			},
-			"hours": func(*rapid.T) { w.wantHours(process(), noon.Add(-2*time.Hour), w.now()) },
+			"hours": func(*rapid.T) { w.wantHours(process(), noon.Add(-2*time.Hour), w.Now()) },
 			"": func(r *rapid.T) {
 				if t.Failed() {
 					r.Fatal("a sum differs")

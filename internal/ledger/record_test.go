@@ -128,7 +128,7 @@ func TestRecordSendFails(t *testing.T) {
 				if err := w.net.Deliver(); err != nil {
 					t.Fatal(err)
 				}
-				w.advance(time.Hour)
+				w.Advance(time.Hour)
 				w.wantSum(l, noon, noon.Add(time.Minute))
 				w.wantSum(l, noon, noon.Add(time.Minute))
 			})

@@ -32,7 +32,7 @@ func TestClosing(t *testing.T) {
 		w.wantSum(l, noon, noon.Add(time.Minute))
 		return w.sent("Query", "12:00#")
 	}
-	w.at(noon.Add(time.Minute + closing - time.Microsecond))
+	w.Set(noon.Add(time.Minute + closing - time.Microsecond))
 	for range 2 {
 		if n := reads(); n != 2 {
 			t.Errorf("open: %d reads", n)
@@ -43,7 +43,7 @@ func TestClosing(t *testing.T) {
 	}
 	// The last settle that can come.
 	w.record(l, w.event(noon.Add(time.Minute-time.Microsecond)))
-	w.advance(time.Microsecond)
+	w.Advance(time.Microsecond)
 	if n := reads(); n != 2 {
 		t.Errorf("closing: %d reads", n)
 	}
@@ -67,7 +67,7 @@ func TestRollUpEqualsRaw(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.fill(w.ledger(), noon)
-	w.at(noon.Add(time.Hour + closing))
+	w.Set(noon.Add(time.Hour + closing))
 	l := w.ledger()
 	w.wantSum(l, noon, noon.Add(time.Hour))
 	w.forget()
@@ -97,7 +97,7 @@ func TestLate(t *testing.T) {
 			w := newWorld(t)
 			l, other := w.ledger(), w.ledger()
 			w.fill(l, noon)
-			w.at(noon.Add(2 * time.Hour))
+			w.Set(noon.Add(2 * time.Hour))
 			check := func() {
 				t.Helper()
 				for range 2 {
@@ -124,7 +124,7 @@ func TestLateAndAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	l := w.ledger()
-	w.at(noon.Add(3 * time.Hour))
+	w.Set(noon.Add(3 * time.Hour))
 	w.wantHours(l, noon, noon.Add(3*time.Hour))
 	w.recordAbandoned(l, w.event(noon.Add(time.Minute), abandoned))
 	w.wantHours(l, noon, noon.Add(3*time.Hour))
@@ -154,7 +154,7 @@ func TestLateWhileRollingUp(t *testing.T) {
 				w := newWorld(t)
 				l := w.ledger(func(o *Options) { o.Shards = 1 })
 				w.record(l, w.event(noon))
-				w.at(noon.Add(2 * time.Hour))
+				w.Set(noon.Add(2 * time.Hour))
 				for range before {
 					w.recordAbandoned(l, w.event(noon, abandoned))
 				}
@@ -193,7 +193,7 @@ func TestAbandonedHalfRecorded(t *testing.T) {
 			w := newWorld(t)
 			l := w.ledger()
 			w.record(l, w.event(noon))
-			w.at(noon.Add(2 * time.Hour))
+			w.Set(noon.Add(2 * time.Hour))
 			w.wantSum(l, noon, noon.Add(time.Hour))
 			w.wantHours(l, noon, noon.Add(time.Hour))
 
@@ -225,7 +225,7 @@ func TestLateSettleHalfRecorded(t *testing.T) {
 			w := newWorld(t)
 			l := w.ledger()
 			w.record(l, w.event(noon))
-			w.at(noon.Add(2 * time.Hour))
+			w.Set(noon.Add(2 * time.Hour))
 			w.wantSum(l, noon, noon.Add(time.Hour))
 			w.wantHours(l, noon, noon.Add(time.Hour))
 
@@ -263,13 +263,13 @@ func TestLongestCall(t *testing.T) {
 	watched := func() {
 		t.Helper()
 		for range 2 {
-			w.wantSum(spendalarm, w.now().Add(-time.Hour), w.now())
-			w.wantHours(spendalarm, noon.Add(-time.Hour), w.now())
+			w.wantSum(spendalarm, w.Now().Add(-time.Hour), w.Now())
+			w.wantHours(spendalarm, noon.Add(-time.Hour), w.Now())
 		}
 	}
-	for w.now().Before(noon.Add(LongestCall)) {
+	for w.Now().Before(noon.Add(LongestCall)) {
 		watched()
-		w.advance(min(time.Minute, noon.Add(LongestCall).Sub(w.now())))
+		w.Advance(min(time.Minute, noon.Add(LongestCall).Sub(w.Now())))
 	}
 	w.forget()
 	w.record(generate, long)
@@ -278,7 +278,7 @@ func TestLongestCall(t *testing.T) {
 	}
 	for range 80 {
 		watched()
-		w.advance(time.Minute)
+		w.Advance(time.Minute)
 	}
 }
 
@@ -308,7 +308,7 @@ func TestRollUpCannotBeWritten(t *testing.T) {
 	w := newWorld(t)
 	l := w.ledger()
 	w.record(l, w.event(noon))
-	w.at(noon.Add(2 * time.Hour))
+	w.Set(noon.Add(2 * time.Hour))
 	w.plan = func(target, body string) faults.Fault {
 		if target == "UpdateItem" {
 			return faults.LostRequest
@@ -338,7 +338,7 @@ func TestTooManyIdentities(t *testing.T) {
 	for i := range 220 {
 		w.record(l, w.event(noon, func(e *Event) { e.Identity = fmt.Sprintf("user#%d-%s", i, strings.Repeat("x", 2000)) }))
 	}
-	w.at(noon.Add(time.Hour))
+	w.Set(noon.Add(time.Hour))
 	for range 2 {
 		w.forget()
 		w.wantSum(l, noon, noon.Add(time.Minute))
@@ -379,7 +379,7 @@ func TestSumsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.fill(w.ledger(), noon)
-	w.at(noon.Add(2 * time.Hour))
+	w.Set(noon.Add(2 * time.Hour))
 	before := w.naive(noon, noon.Add(time.Hour)).Total
 	var late []Event
 	for i := range 30 {

@@ -52,7 +52,7 @@ func TestWindow(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			l := w.ledger()
-			w.at(boundary.Add(time.Minute))
+			w.Set(boundary.Add(time.Minute))
 			for _, d := range []time.Duration{-time.Minute, -time.Second, -time.Microsecond, 0, time.Microsecond, time.Second, time.Minute - time.Microsecond} {
 				w.record(l, w.event(boundary.Add(d)))
 			}
@@ -61,7 +61,7 @@ func TestWindow(t *testing.T) {
 					w.wantSum(l, boundary.Add(d-2*time.Minute), boundary.Add(d))
 					w.wantSum(l, boundary.Add(d), boundary.Add(d+2*time.Minute))
 				}
-				w.advance(2 * closing)
+				w.Advance(2 * closing)
 			}
 		})
 	}
@@ -77,8 +77,8 @@ func TestTrailingHour(t *testing.T) {
 		w.record(l, w.event(noon.Add(time.Duration(i)*7*time.Second)))
 	}
 	for d := time.Duration(0); d < 70*time.Minute; {
-		w.at(noon.Add(d))
-		w.wantSum(l, w.now().Add(-time.Hour), w.now())
+		w.Set(noon.Add(d))
+		w.wantSum(l, w.Now().Add(-time.Hour), w.Now())
 		if d < 4*time.Minute || d > 59*time.Minute && d < 64*time.Minute {
 			d += 11 * time.Second
 		} else {
@@ -107,7 +107,7 @@ func TestPages(t *testing.T) {
 				if n := w.sent("Query", "12:00#0"); n != pages {
 					t.Errorf("%d pages, want %d", n, pages)
 				}
-				w.advance(2 * closing)
+				w.Advance(2 * closing)
 			}
 		})
 	}
@@ -129,9 +129,9 @@ func TestOverflow(t *testing.T) {
 		}
 		w.wantSum(l, noon, noon.Add(time.Minute))
 		w.wantSum(l, noon.Add(time.Minute), noon.Add(2*time.Minute))
-		w.advance(closing)
+		w.Advance(closing)
 	}
-	w.at(noon.Add(2 * time.Hour))
+	w.Set(noon.Add(2 * time.Hour))
 	for range 2 { // summed, and rolled up
 		hours, err := l.Hours(context.Background(), noon, noon.Add(time.Hour))
 		if err != nil || len(hours) != 1 || hours[0].Calls != 2 || hours[0].Cost != math.MaxInt64 {
@@ -220,7 +220,7 @@ func TestBrokenItems(t *testing.T) {
 			if _, err := w.db.PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &w.table, Item: it}); err != nil {
 				t.Fatal(err)
 			}
-			w.advance(2 * time.Hour)
+			w.Advance(2 * time.Hour)
 			if s, err := l.Sum(context.Background(), noon, noon.Add(90*time.Minute)); err == nil {
 				t.Errorf("got %+v", s)
 			}
@@ -242,7 +242,7 @@ func TestSumUnavailable(t *testing.T) {
 				}
 				return faults.None
 			}
-			w.at(noon.Add(time.Hour))
+			w.Set(noon.Add(time.Hour))
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			if s, err := l.Sum(ctx, noon, noon.Add(time.Hour)); err == nil {
 				t.Errorf("got %+v", s)
@@ -264,7 +264,7 @@ func TestTopIsExact(t *testing.T) {
 		}
 		w.record(l, w.event(at, func(e *Event) { e.Identity, e.Cost = "user#steady", 9 }))
 	}
-	w.advance(time.Hour)
+	w.Advance(time.Hour)
 	for range 2 {
 		w.wantSum(l, noon, noon.Add(5*time.Minute))
 		s, err := l.Sum(context.Background(), noon, noon.Add(5*time.Minute))
@@ -287,7 +287,7 @@ func TestForeignNames(t *testing.T) {
 		w.record(l, w.event(noon, func(e *Event) { e.Identity = identity }))
 	}
 	w.wantSum(l, noon, noon.Add(time.Minute))
-	w.advance(time.Hour)
+	w.Advance(time.Hour)
 	for range 2 { // closed and rolled up
 		w.wantSum(l, noon, noon.Add(time.Minute))
 	}

@@ -156,7 +156,7 @@ func TestSixtyAMinute(t *testing.T) {
 	if a := g.send(e); a.status != 200 {
 		t.Errorf("another caller: %d %s", a.status, a.body)
 	}
-	g.advance(time.Second)
+	g.Advance(time.Second)
 	if a := g.do("GET", "/admin/fuse", ""); a.status != 200 {
 		t.Errorf("a second later: %s", a.body)
 	}
@@ -176,7 +176,7 @@ func TestSixteenAtATime(t *testing.T) {
 	}
 	g.refused(g.do("GET", "/admin/fuse", ""), 429, "rate_limit_exceeded", "")
 	ends[0]()
-	g.advance(time.Second) // for so long the refusal is remembered
+	g.Advance(time.Second) // for so long the refusal is remembered
 	if a := g.do("GET", "/admin/fuse", ""); a.status != 200 {
 		t.Errorf("after one has ended: %d %s", a.status, a.body)
 	}

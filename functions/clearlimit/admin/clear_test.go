@@ -87,12 +87,12 @@ func TestSupportUnblocksByEmail(t *testing.T) {
 	if c.Identity.Kind != "user" || c.Identity.ID != "auth0|123" || c.Type != "cv" {
 		t.Errorf("%+v", c)
 	}
-	g.advance(time.Second) // a warm process may repeat its denial so long
+	g.Advance(time.Second) // a warm process may repeat its denial so long
 	d := g.reserve(jane, "user", "", draft)
 	if d.Reservation == nil {
 		t.Fatalf("still denied: %+v", d.Denials)
 	}
-	g.advance(time.Second) // a guess that the clear made wrong costs a tenth of that
+	g.Advance(time.Second) // a guess that the clear made wrong costs a tenth of that
 	left, _ := g.left("auth0|123")
 	// The others are as they were, but for the draft and the seconds since.
 	want := map[string]int64{"cv": 9, "linkedin": 17, "tokens": 50_000 - 11*3000 + 27, "requests": 60 - 12 + 2, "spend": 2_000_000 - 11*100_000 + 46}
@@ -131,7 +131,7 @@ func TestClearAll(t *testing.T) {
 	g.spend(user("123"), "user", "", map[string]int64{"cv": 10, "tokens": 50_000, "requests": 60, "spend": 2_000_000})
 	c := g.clear(`{"user":"123","type":"all"}`)
 	c.want(t, map[string][2]int64{"cv": {0, 10}, "tokens": {0, 50_000}, "requests": {0, 60}, "spend": {0, 2_000_000}, "linkedin": {20, 20}})
-	g.advance(time.Second)
+	g.Advance(time.Second)
 	g.spend(user("123"), "user", "", map[string]int64{"cv": 10, "tokens": 50_000, "requests": 60, "spend": 2_000_000})
 	if linkedin := g.items("user#123")[0]["t_linkedin_86400"]; linkedin != nil {
 		t.Error("a limit that was never used is in the item")
@@ -161,7 +161,7 @@ func TestClearOfAPlan(t *testing.T) {
 			t.Errorf("cv %+v", l)
 		}
 	}
-	g.advance(time.Second)
+	g.Advance(time.Second)
 	g.spend(user("123"), "pro", "", map[string]int64{"tokens": 400_000, "spend": 10_000_000})
 }
 
@@ -208,7 +208,7 @@ func TestClearWhileACallIsOpen(t *testing.T) {
 			for range test.clears {
 				g.clear(`{"user":"123","type":"` + test.kind + `"}`)
 			}
-			g.advance(time.Second)
+			g.Advance(time.Second)
 			if test.after != nil {
 				g.spend(user("123"), "user", "", test.after)
 			}
@@ -238,7 +238,7 @@ func TestClearInAStorm(t *testing.T) {
 	denied, stop := make(chan struct{}, 1), make(chan struct{})
 	var processes, supporters sync.WaitGroup
 	for i := range 6 {
-		callers, err := bucket.New(g.db, bucket.Options{Table: g.table, Now: g.clock, LongestPeriod: 48 * time.Hour,
+		callers, err := bucket.New(g.db, bucket.Options{Table: g.table, Now: g.Now, LongestPeriod: 48 * time.Hour,
 			AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
@@ -263,7 +263,7 @@ func TestClearInAStorm(t *testing.T) {
 					case denied <- struct{}{}:
 					default:
 					}
-					g.advance(100 * time.Millisecond) // a denial is remembered
+					g.Advance(100 * time.Millisecond) // a denial is remembered
 					continue
 				}
 				admitted.Add(1)
@@ -309,7 +309,7 @@ func TestClearInAStorm(t *testing.T) {
 		}
 	}
 	g.clear(`{"user":"123","type":"all"}`)
-	g.advance(time.Second)
+	g.Advance(time.Second)
 	g.spend(user("123"), "user", "", map[string]int64{"cv": 10, "tokens": 50_000, "spend": 2_000_000})
 	if d := g.reserve(user("123"), "user", "", map[string]int64{"cv": 1}); d.Reservation != nil {
 		t.Error("an eleventh draft")
@@ -324,7 +324,7 @@ func TestClearTwice(t *testing.T) {
 	g.spend(user("123"), "user", "", map[string]int64{"cv": 10, "tokens": 1000})
 	g.clear(`{"user":"123","type":"cv"}`).want(t, map[string][2]int64{"cv": {0, 10}})
 	g.clear(`{"user":"123","type":"cv"}`).want(t, map[string][2]int64{"cv": {10, 10}})
-	g.advance(time.Second)
+	g.Advance(time.Second)
 	g.spend(user("123"), "user", "", map[string]int64{"cv": 10})
 	var supporters sync.WaitGroup
 	for range 4 {
@@ -353,14 +353,14 @@ func TestClearNetwork(t *testing.T) {
 
 	const body = `{"identity":"net#aaaaaaaabbbbbbbb","type":`
 	g.clear(body+`"tokens"}`).want(t, map[string][2]int64{one + "/tokens": {0, 5000}, two + "/tokens": {4000, 5000}})
-	g.advance(time.Second)
+	g.Advance(time.Second)
 	g.spend(net(network), "anonymous", one, map[string]int64{"tokens": 5000})
 	g.clear(body+`"all"}`).want(t, map[string][2]int64{
 		"network_tokens": {44_013, 50_000}, "network_requests": {183, 200}, "passes": {0, 30},
 		one + "/tokens": {0, 5000}, one + "/requests": {0, 20}, one + "/visitor": {0, 5},
 		two + "/tokens": {5000, 5000},
 	})
-	g.advance(time.Second)
+	g.Advance(time.Second)
 	g.spend(net(network), "anonymous", one, map[string]int64{"network_tokens": 5000, "tokens": 5000, "requests": 20, "network_requests": 200, "visitor": 5})
 	g.spend(net(network), "anonymous", "", map[string]int64{"passes": 30})
 
@@ -456,7 +456,7 @@ func TestClearRefuses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g.t = t
-			g.advance(2 * time.Second) // the caller's own limit
+			g.Advance(2 * time.Second) // the caller's own limit
 			g.refused(g.do("POST", "/admin/limits/clear", test.body), test.status, test.code, test.param)
 		})
 	}

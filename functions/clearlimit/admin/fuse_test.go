@@ -47,7 +47,7 @@ func TestFuse(t *testing.T) {
 			}
 		}
 		// generate reads the same.
-		s, err := fuse.NewReader(g.db, g.table, g.clock).Begin(t.Context())()
+		s, err := fuse.NewReader(g.db, g.table, g.Now).Begin(t.Context())()
 		if err != nil || string(s.State) != test.state {
 			t.Errorf("%s: generate reads %+v, %v", test.body, s, err)
 		}
@@ -73,7 +73,7 @@ func TestFuseEnds(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	g.read(g.do("PUT", "/admin/fuse", `{"state":"open","for":"1h"}`), &shownFuse{})
-	g.advance(time.Hour)
+	g.Advance(time.Hour)
 	var f shownFuse
 	g.read(g.do("GET", "/admin/fuse", ""), &f)
 	if f.State != "closed" || f.Until != nil {
@@ -101,7 +101,7 @@ func TestFuseRefuses(t *testing.T) {
 		`{"state":"open","reason":"\u0000"}`:             "reason",
 	} {
 		g.refused(g.do("PUT", "/admin/fuse", body), 400, "invalid_value", param)
-		g.advance(time.Second)
+		g.Advance(time.Second)
 	}
 	g.refused(g.do("PUT", "/admin/fuse", `{"state":"open","forever":true}`), 400, "unsupported_parameter", "forever")
 	if n := len(g.items("fuse")) + len(g.items("audit#")); n != 0 {

@@ -90,7 +90,7 @@ func TestLimitsRefuses(t *testing.T) {
 		"/admin/limits?identity=used#1":        {400, "invalid_value", "identity"},
 	} {
 		g.refused(g.do("GET", target, ""), want.status, want.code, want.param)
-		g.advance(2 * time.Second)
+		g.Advance(2 * time.Second)
 	}
 	if n := len(g.items("user#")) + len(g.items("email#")); n != 0 {
 		t.Errorf("%d items were made", n)

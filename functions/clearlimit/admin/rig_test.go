@@ -8,7 +8,6 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
+	"github.com/tokenfuse/tokenfuse/testkit/testclock"
 )
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
@@ -65,6 +65,7 @@ var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 // rig is the function as Lambda calls it, on the real engine, beside processes
 // that call as generate does.
 type rig struct {
+	*testclock.Clock
 	t       *testing.T
 	policy  *policy.Policy
 	handler *Handler
@@ -76,14 +77,11 @@ type rig struct {
 	callers *bucket.Buckets // of generate
 	emails  *emails.Index   // of generate
 	secret  func() (string, error)
-
-	mu  sync.Mutex
-	now time.Time
 }
 
 func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 	t.Helper()
-	g := &rig{t: t, log: &buffer.Synced{}, net: &faults.Transport{}, now: noon, secret: func() (string, error) { return testSecret, nil }}
+	g := &rig{t: t, log: &buffer.Synced{}, net: &faults.Transport{}, Clock: testclock.At(noon), secret: func() (string, error) { return testSecret, nil }}
 	yaml := testPolicy
 	for _, f := range edit {
 		yaml = f(yaml)
@@ -98,32 +96,20 @@ func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 	g.handler, err = Build(t.Context(), Parts{
 		Policy: g.policy, DynamoDB: faulty, Bucket: opts,
 		Secret: func(context.Context, policy.Secret) (string, error) { return g.secret() },
-		Log:    environ.NewLog(g.log), Now: g.clock,
+		Log:    environ.NewLog(g.log), Now: g.Now,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g.call = Lambda(g.handler)
-	opts.Now, opts.LongestPeriod = g.clock, g.policy.LongestPeriod()+time.Minute
+	opts.Now, opts.LongestPeriod = g.Now, g.policy.LongestPeriod()+time.Minute
 	if g.callers, err = bucket.New(g.db, opts); err != nil {
 		t.Fatal(err)
 	}
-	if g.emails, err = emails.New(g.db, g.table, []byte(testSecret), g.clock); err != nil {
+	if g.emails, err = emails.New(g.db, g.table, []byte(testSecret), g.Now); err != nil {
 		t.Fatal(err)
 	}
 	return g
-}
-
-func (g *rig) clock() time.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.now
-}
-
-func (g *rig) advance(d time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.now = g.now.Add(d)
 }
 
 // event is a request as API Gateway delivers it, signed by support.
@@ -231,7 +217,7 @@ func inBucket(limit string, n int64) int64 {
 // request is what a caller of a tier asks for: cost of each limit, by name.
 func (g *rig) request(t *target, tier, client string, costs map[string]int64) bucket.Request {
 	g.t.Helper()
-	req := bucket.Request{Key: t.key(), MaxInFlight: 50, Deadline: g.clock().Add(time.Minute)}
+	req := bucket.Request{Key: t.key(), MaxInFlight: 50, Deadline: g.Now().Add(time.Minute)}
 	if client != "" {
 		req.Client = bucket.Client{Key: client, MaxInFlight: 50}
 	}
@@ -310,7 +296,7 @@ func pass(id string) *target { return &target{kind: limits.Pass, id: id} }
 func (g *rig) shortTempered() *bucket.Buckets {
 	g.t.Helper()
 	db, _ := enginetest.Table(g.t, func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: g.net} })
-	b, err := bucket.New(db, bucket.Options{Table: g.table, LongestPeriod: 48 * time.Hour, Now: g.clock,
+	b, err := bucket.New(db, bucket.Options{Table: g.table, LongestPeriod: 48 * time.Hour, Now: g.Now,
 		AttemptTimeout: time.Second, ReserveTimeout: 150 * time.Millisecond, SettleTimeout: time.Second})
 	if err != nil {
 		g.t.Fatal(err)

@@ -66,7 +66,7 @@ func TestSecretCannotBeRead(t *testing.T) {
 				t.Errorf("%d %s", a.status, a.body)
 			}
 		}
-		g.advance(5 * time.Second)
+		g.Advance(5 * time.Second)
 	}
 	g.secret = func() (string, error) { return testSecret, nil }
 	if a := g.do("GET", "/admin/limits?email=ann@example.com", ""); a.status != 200 {

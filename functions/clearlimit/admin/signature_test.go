@@ -60,7 +60,7 @@ func TestSignedThroughGateway(t *testing.T) {
 				arn := map[string]string{key: support, "AKIDINTERN": "arn:aws:iam::123456789012:user/intern"}[id]
 				return secret, arn, arn != ""
 			}
-			front := httptest.NewServer(gateway.New(gateway.Options{Identity: sigv4.Identity(lookup, g.clock)}, gateway.Buffered(g.call)))
+			front := httptest.NewServer(gateway.New(gateway.Options{Identity: sigv4.Identity(lookup, g.Now)}, gateway.Buffered(g.call)))
 			t.Cleanup(front.Close)
 			r, err := http.NewRequest("POST", front.URL+"/admin/limits/clear", strings.NewReader(clear))
 			if err != nil {
@@ -69,7 +69,7 @@ func TestSignedThroughGateway(t *testing.T) {
 			r.Header.Set("Content-Type", "application/json")
 			hash := sha256.Sum256([]byte(clear))
 			err = v4.NewSigner().SignHTTP(t.Context(), aws.Credentials{AccessKeyID: test.key, SecretAccessKey: test.secret}, r,
-				hex.EncodeToString(hash[:]), "execute-api", "us-east-1", g.clock().Add(-test.age))
+				hex.EncodeToString(hash[:]), "execute-api", "us-east-1", g.Now().Add(-test.age))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,7 +21,7 @@ func (g *rig) operates(state fuse.State, d time.Duration) {
 	g.t.Helper()
 	s := fuse.Setting{State: state, SetBy: operator}
 	if d > 0 {
-		s.Until = g.now().Add(d)
+		s.Until = g.Now().Add(d)
 	}
 	if err := g.fuse.Set(context.Background(), s); err != nil {
 		g.t.Fatal(err)

@@ -55,7 +55,7 @@ func TestMetrics(t *testing.T) {
 // commit draws on the pool, as another process does.
 func (g *rig) commit(amount price.Pico) {
 	g.t.Helper()
-	buckets, err := bucket.New(g.db(nil), bucket.Options{Table: g.table, LongestPeriod: 2 * time.Hour, Now: g.now})
+	buckets, err := bucket.New(g.db(nil), bucket.Options{Table: g.table, LongestPeriod: 2 * time.Hour, Now: g.Now})
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -209,14 +209,14 @@ func TestFirstDays(t *testing.T) {
 func TestMonthAtTheHandler(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, factor4)
-	g.time.Store(time.Date(2026, 11, 30, 8, 55, 0, 0, time.UTC).Unix()) // a Monday
+	g.Set(time.Date(2026, 11, 30, 8, 55, 0, 0, time.UTC)) // a Monday
 	monday := time.Date(2026, 11, 2, 9, 30, 0, 0, time.UTC)
 	for d := range 28 {
 		cents := 90 + d%3
 		if d%7 == 0 {
 			cents = 1000
 		}
-		g.spend(call{cents: cents, ago: g.now().Sub(monday.Add(time.Duration(d) * day))})
+		g.spend(call{cents: cents, ago: g.Now().Sub(monday.Add(time.Duration(d) * day))})
 	}
 	for _, ago := range []time.Duration{60 * time.Hour, 61 * time.Hour} {
 		g.spend(call{cents: 90_000, ago: ago})
@@ -225,7 +225,7 @@ func TestMonthAtTheHandler(t *testing.T) {
 	if r.ThresholdUSD != "40" || r.NormalPeakUSD != "10" || r.ThresholdFrom != "4 x the highest normal hour" {
 		t.Errorf("threshold %s (%s), peak %s", r.ThresholdUSD, r.ThresholdFrom, r.NormalPeakUSD)
 	}
-	g.time.Add(3600)
+	g.Advance(time.Hour)
 	g.spend(call{cents: 1100, ago: 10 * time.Minute})
 	if r := g.tick(); r.Paged != "" || r.State != "normal" {
 		t.Errorf("the busy hour of a Monday pages: %+v", r)

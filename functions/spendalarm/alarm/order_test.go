@@ -45,7 +45,7 @@ func TestRunWhoseClockIsBehind(t *testing.T) {
 	g.spend(call{cents: 900})
 	g.tick()
 	g.wantPages("opened")
-	g.wantOutdated(g.processOn(g.store, g.published, func() time.Time { return g.now().Add(-3 * time.Second) }), ofARun)
+	g.wantOutdated(g.processOn(g.store, g.published, func() time.Time { return g.Now().Add(-3 * time.Second) }), ofARun)
 	g.at(5)
 	if r := g.tick(); r.Outdated || r.State != "alarm" {
 		t.Errorf("the next tick: %+v", r)
@@ -70,10 +70,10 @@ func TestSumThatTookLong(t *testing.T) {
 	g := newRig(t, withFuse)
 	h := g.process()
 	h.Ledger = slow{g.ledger, func() {
-		g.time.Add(10)
+		g.Advance(10 * time.Second)
 		g.spend(call{cents: 900})
 		g.tick()
-		g.time.Add(10)
+		g.Advance(10 * time.Second)
 	}}
 	g.wantOutdated(h, ofARun)
 }
@@ -87,7 +87,7 @@ func TestOlderRunAfterOneThatHadNothingToTell(t *testing.T) {
 	g.at(61) // what opened it is out of the window; more has come since
 	g.spend(call{cents: 1000})
 	g.tick()
-	g.wantOutdated(g.processOn(g.store, g.published, func() time.Time { return g.now().Add(-3 * time.Second) }), 2*ofARun)
+	g.wantOutdated(g.processOn(g.store, g.published, func() time.Time { return g.Now().Add(-3 * time.Second) }), 2*ofARun)
 }
 
 // A clock that was an hour ahead once must not silence the alarm for an hour.
@@ -100,7 +100,7 @@ func TestClockThatWasFarAhead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.claimed = g.now().Add(claimFor) // and then its run died
+	s.claimed = g.Now().Add(claimFor) // and then its run died
 	if ok, err := g.handler.writeState(t.Context(), &s); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -192,7 +192,7 @@ func overlapAt(t *testing.T, began, older, newer saw, stands string, step int) (
 	if stands == "newer" {
 		first, second, clock = newer, older, behind
 	}
-	guest := g.processOn(nil, nil, func() time.Time { return g.now().Add(clock) })
+	guest := g.processOn(nil, nil, func() time.Time { return g.Now().Add(clock) })
 	guest.Ledger = second
 	requests, paging := 0, false
 	net := &faults.Transport{Plan: func(string, []byte) faults.Fault {
@@ -202,19 +202,19 @@ func overlapAt(t *testing.T, began, older, newer saw, stands string, step int) (
 			if err != nil {
 				t.Error(err)
 			}
-			paging = s.othersPage(g.now())
-			g.time.Add(1)
+			paging = s.othersPage(g.Now())
+			g.Advance(time.Second)
 			if _, err := guest.Run(context.Background()); err != nil {
 				t.Errorf("step %d: the run that came between: %v", step, err)
 			}
 		}
 		requests++
-		g.time.Add(1)
+		g.Advance(time.Second)
 		return faults.None
 	}}
-	host := g.processOn(net, net, g.now)
+	host := g.processOn(net, net, g.Now)
 	host.Ledger = first
-	g.time.Add(1)
+	g.Advance(time.Second)
 	if _, err := host.Run(context.Background()); err != nil {
 		t.Errorf("step %d: the run that stood still: %v", step, err)
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +25,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 	"github.com/tokenfuse/tokenfuse/testkit/stagetest"
+	"github.com/tokenfuse/tokenfuse/testkit/testclock"
 )
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
@@ -38,6 +38,7 @@ const testEndpoint = "https://abc.example.com/prod"
 // rig is a handler on real parts: the engine, a ledger, and an inbox for SNS and
 // CloudWatch, each behind a network that can fail; and a clock that tests move.
 type rig struct {
+	*testclock.Clock
 	t         *testing.T
 	policy    *policy.Policy
 	stage     *stage.Stage
@@ -50,15 +51,12 @@ type rig struct {
 	handler   *Handler
 	log       *buffer.Synced
 	events    int
-
-	time atomic.Int64 // unix
 }
 
 func newRig(t *testing.T, alarm policy.Alarm) *rig {
 	t.Helper()
-	g := &rig{t: t, store: &faults.Transport{}, published: &faults.Transport{}, log: &buffer.Synced{}}
-	g.time.Store(noon.Unix())
-	g.stage = stagetest.New(t, stage.Options{Now: g.now})
+	g := &rig{Clock: testclock.At(noon), t: t, store: &faults.Transport{}, published: &faults.Transport{}, log: &buffer.Synced{}}
+	g.stage = stagetest.New(t, stage.Options{Now: g.Now})
 	g.inbox, g.table = g.stage.Inbox, g.stage.Limits
 	if alarm.RepeatEvery == 0 {
 		alarm.RepeatEvery = time.Hour
@@ -78,11 +76,11 @@ func newRig(t *testing.T, alarm policy.Alarm) *rig {
 		Alarm: &alarm,
 	}
 	var err error
-	g.ledger, err = ledger.New(g.stage.DynamoDB(), ledger.Options{Table: g.stage.Spend, Now: g.now, Shards: 1})
+	g.ledger, err = ledger.New(g.stage.DynamoDB(), ledger.Options{Table: g.stage.Spend, Now: g.Now, Shards: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.fuse = fuse.NewWriter(g.db(nil), g.table, g.now)
+	g.fuse = fuse.NewWriter(g.db(nil), g.table, g.Now)
 	g.handler = g.process()
 	return g
 }
@@ -99,7 +97,7 @@ func (g *rig) db(net http.RoundTripper) *dynamodb.Client {
 // network.
 func (g *rig) process() *Handler {
 	g.t.Helper()
-	return g.processOn(g.store, g.published, g.now)
+	return g.processOn(g.store, g.published, g.Now)
 }
 
 // processOn makes a handler with networks, to the table Limits and to SNS, and a clock.
@@ -119,10 +117,8 @@ func (g *rig) processOn(store, published http.RoundTripper, now func() time.Time
 	return h
 }
 
-func (g *rig) now() time.Time { return time.Unix(g.time.Load(), 0).UTC() }
-
 // at moves the clock to so many minutes after noon.
-func (g *rig) at(minutes int) { g.time.Store(noon.Add(time.Duration(minutes) * time.Minute).Unix()) }
+func (g *rig) at(minutes int) { g.Set(noon.Add(time.Duration(minutes) * time.Minute)) }
 
 // call is what one provider call cost.
 type call struct {
@@ -143,7 +139,7 @@ func (g *rig) spend(c call) {
 	}
 	g.events++
 	err := g.ledger.Record(context.Background(), ledger.Event{
-		Reservation: fmt.Sprint("r", g.events), Time: g.now().Add(-max(c.ago, time.Second)), Identity: c.identity, Tier: c.tier,
+		Reservation: fmt.Sprint("r", g.events), Time: g.Now().Add(-max(c.ago, time.Second)), Identity: c.identity, Tier: c.tier,
 		Feature: "docqa", Model: "small", Cost: price.Pico(c.cents) * price.Dollar / 100, Outcome: ledger.Completed})
 	if err != nil {
 		g.t.Fatal(err)
@@ -155,7 +151,7 @@ func (g *rig) tick() Result {
 	g.t.Helper()
 	r, err := g.handler.Run(context.Background())
 	if err != nil {
-		g.t.Fatalf("at %s: %v", g.now().Format("15:04"), err)
+		g.t.Fatalf("at %s: %v", g.Now().Format("15:04"), err)
 	}
 	return r
 }
@@ -172,7 +168,7 @@ func (g *rig) pages() []string {
 func (g *rig) wantPages(want ...string) {
 	g.t.Helper()
 	if got := g.pages(); fmt.Sprint(got) != fmt.Sprint(want) {
-		g.t.Errorf("at %s: pages %v, want %v", g.now().Format("15:04"), got, want)
+		g.t.Errorf("at %s: pages %v, want %v", g.Now().Format("15:04"), got, want)
 	}
 }
 
@@ -180,7 +176,7 @@ func (g *rig) wantFuse(state fuse.State, setBy string) {
 	g.t.Helper()
 	s, err := g.fuse.Current(context.Background())
 	if err != nil || s.State != state || s.SetBy != setBy {
-		g.t.Errorf("at %s: the fuse is %+v, %v, want %s by %q", g.now().Format("15:04"), s, err, state, setBy)
+		g.t.Errorf("at %s: the fuse is %+v, %v, want %s by %q", g.Now().Format("15:04"), s, err, state, setBy)
 	}
 }
 
@@ -200,7 +196,7 @@ func (g *rig) tickFails() Result {
 	g.t.Helper()
 	r, err := g.handler.Run(context.Background())
 	if !errors.Is(err, errLost) {
-		g.t.Errorf("at %s: error %v, want a lost connection", g.now().Format("15:04"), err)
+		g.t.Errorf("at %s: error %v, want a lost connection", g.Now().Format("15:04"), err)
 	}
 	return r
 }
