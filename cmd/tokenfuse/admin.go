@@ -21,6 +21,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/config"
+
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 )
 
 // adminFlags are what all commands take that call the admin routes.
@@ -170,12 +172,14 @@ func printable(s string) string {
 // id has an @ or begins with pool: is named as user#ID.
 func whom(name string) (field, value string) {
 	if pool, ok := strings.CutPrefix(name, "pool:"); ok {
-		return "identity", "pool#" + pool
+		return "identity", keys.Pool.Key(pool)
 	}
-	switch kind, _, _ := strings.Cut(name, "#"); {
-	case kind != name && (kind == "user" || kind == "net" || kind == "pass" || kind == "pool"):
-		return "identity", name
-	case strings.Contains(name, "@"):
+	for _, kind := range []keys.Kind{keys.User, keys.Network, keys.Pass, keys.Pool} {
+		if _, ok := kind.ID(name); ok {
+			return "identity", name
+		}
+	}
+	if strings.Contains(name, "@") {
 		return "email", name
 	}
 	return "user", name

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 )
 
 type clearLimitCommand struct {
@@ -20,7 +22,8 @@ func (c *clearLimitCommand) Validate() error {
 	if c.Type != "" {
 		return nil
 	}
-	if _, name := whom(c.Whom); !strings.HasPrefix(name, "pool#") {
+	_, name := whom(c.Whom)
+	if _, ok := keys.Pool.ID(name); !ok {
 		return errors.New("missing flags: --type=all|FEATURE|LIMIT")
 	}
 	c.Type = "all"
