@@ -15,6 +15,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
@@ -106,7 +107,7 @@ func (p Parts) admission(_ context.Context, h *Handler) error {
 	}
 	pools := map[string]*bucket.Pool{}
 	for name, pool := range p.Policy.Pools {
-		if pools[name], err = buckets.NewPool("pool#"+name, int64(pool.Ceiling), pool.Period, p.Pool); err != nil {
+		if pools[name], err = buckets.NewPool(keys.Pool.Key(name), int64(pool.Ceiling), pool.Period, p.Pool); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/tokenfuse/tokenfuse/internal/admission"
-	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -40,7 +40,7 @@ func (h *Handler) mayAsk(r *http.Request, at location, allowed admission.Allowan
 	}
 	// An item of its own: sources are not to crowd the browsers out of the network's.
 	return h.take(r, allowed, bucket.Request{
-		Key:     limits.Network.Key(at.networks[0]) + "#" + policy.LimitSiteverify,
+		Key:     keys.Siteverify(at.networks[0]),
 		Client:  bucket.Client{Key: source, MaxInFlight: maxNetworkCalls},
 		Charges: []bucket.Charge{{Limit: sentOfNetwork, Cost: 1}, {Limit: sentOfSource, Cost: 1, OfClient: true}},
 	})
