@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
+	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -193,17 +195,18 @@ func TestClaims(t *testing.T) {
 						t.Errorf("the ledger has\n%+v, want\n%+v", events[0], e)
 					}
 				}
-				if tt.tokens.Input == 0 && tt.tokens.Output > 0 {
-					tt.tokens.Input = g.cvInput()
+				tokens := tt.tokens // each way has its own
+				if tokens.Input == 0 && tokens.Output > 0 {
+					tokens.Input = g.cvInput()
 				}
-				g.wantLeftOf(token, tt.tokens.Total(), cost, tt.quota)
+				g.wantLeftOf(token, tokens.Total(), cost, tt.quota)
 				g.wantCommitted(cost)
 
 				if tt.quota > 0 && strings.Contains(a.body, "Nothing was taken") || tt.quota > 0 && strings.Contains(a.body, "notice") {
 					t.Errorf("of an answer it is said: %s", a.body)
 				}
 				for _, say := range tt.says {
-					say = strings.NewReplacer("WORST", cost.String(), "TOKENS", fmt.Sprint(tt.tokens.Total())).Replace(say)
+					say = strings.NewReplacer("WORST", cost.String(), "TOKENS", fmt.Sprint(tokens.Total())).Replace(say)
 					if !strings.Contains(a.body, say) {
 						t.Errorf("it is not said that %q: %s", say, a.body)
 					}
@@ -368,14 +371,14 @@ func TestHonestAnswerIsNotCut(t *testing.T) {
 				c := g.offer("cv").Candidates[0]
 				// As long as it can be, a few tokens beyond included, which are cut otherwise
 				// by the model than by us.
-				limit := cvCap + 8
-				var parts []provider.Part
-				for n := c.Tokenizer.Running(); ; {
-					if n.Add(unit); n.AtLeast() > limit {
-						break
-					}
-					parts = append(parts, text(unit))
+				const limit = cvCap + 8
+				tooMany := func(units int) bool { return c.Tokenizer.AtLeast(strings.Repeat(unit, units)) > limit }
+				most := 1
+				for !tooMany(most) {
+					most *= 2
 				}
+				units := sort.Search(most, func(n int) bool { return tooMany(n + 1) })
+				parts := slices.Repeat([]provider.Part{text(unit)}, units)
 				parts = append(parts, finished("stop"), reported(price.Usage{Input: 20, Output: cvCap}))
 				g.provide(scripted{parts: parts})
 				for _, stream := range []bool{false, true} {

@@ -288,11 +288,17 @@ func flood(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
+// floodTimeout is time enough for a flood to fill what lies between, also where every
+// step is watched for races.
+func floodTimeout(yaml string) string {
+	return strings.ReplaceAll(yaml, "timeout: 20s", "timeout: 6s")
+}
+
 // A client that stops reading cannot keep the handler: its time ends with that
 // of the call. It pays as one that left.
 func TestStall(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, flood, shortTimeout)
+	f := newFront(t, flood, floodTimeout)
 	server := httptest.NewUnstartedServer(f)
 	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		_ = c.(*net.TCPConn).SetWriteBuffer(4096)
@@ -326,7 +332,7 @@ func TestStallLambda(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFront(t, flood, shortTimeout)
+			f := newFront(t, flood, floodTimeout)
 			answer, err := f.gateway(context.Background(), cvCall("Hi.", true))
 			if err != nil {
 				t.Fatal(err)
