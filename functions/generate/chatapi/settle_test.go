@@ -478,10 +478,11 @@ func TestSettlePanic(t *testing.T) {
 				if billed.Input == 0 {
 					billed.Input = g.cvInput()
 				}
+				wanted := tt.want // each way has its own
 				if stream {
-					tt.want.quota = tt.quota
+					wanted.quota = tt.quota
 				}
-				g.wantSettled(token, tt.want, billed)
+				g.wantSettled(token, wanted, billed)
 				if !strings.Contains(a.body, "Something went wrong on our side. Counted: ") {
 					t.Errorf("it is not said what was taken: %s", a.body)
 				}
