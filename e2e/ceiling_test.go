@@ -216,7 +216,7 @@ fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
 
 	bound := burst + perHour*price.Pico(took)/price.Pico(time.Hour)
 	t.Logf("most committed $%s, most allowed $%s: a quarter of the hour's $%s at once, and the refill of %s",
-		visitors.most, bound, price.Pico(ceiling), took.Round(time.Millisecond))
+		visitors.most, bound, ceiling, took.Round(time.Millisecond))
 	t.Logf("$%s billed for %d calls, %d denied, %d not admitted by a busy store; meanwhile %d calls of users for $%s",
 		visitors.billed, visitors.calls, denied, unavailable, users.calls, users.billed)
 	if visitors.most > bound {
@@ -228,7 +228,7 @@ fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
 	// Eight instances may each keep a little of what they have drawn, and what the
 	// store does not acknowledge counts as spent.
 	if unavailable == 0 && visitors.billed < burst*3/4 {
-		t.Errorf("only $%s were billed of the $%s that may go at once", visitors.billed, price.Pico(burst))
+		t.Errorf("only $%s were billed of the $%s that may go at once", visitors.billed, burst)
 	}
 	if users.calls < 8 {
 		t.Errorf("%d calls of users", users.calls)

@@ -21,7 +21,7 @@ func (a *Admission) throughFuse(ctx context.Context) *Refusal {
 		return a.take(ctx)
 	}
 	read := sync.OnceValues(c.Fuse.Begin(ctx))
-	defer read() // on every way out, or it would be under way when Lambda freezes us
+	defer func() { _, _ = read() }() // on every way out, or it would be under way when Lambda freezes us
 	refusal := a.take(ctx)
 	setting, err := read()
 	if err != nil {

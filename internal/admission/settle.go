@@ -57,7 +57,8 @@ func (a *Admission) settle(ctx context.Context, t Tally) Bill {
 }
 
 var outcomes = map[Ending]ledger.Outcome{
-	Broken: ledger.Failed, Completed: ledger.Completed, Left: ledger.Left,
+	Unbilled: "", // is not recorded
+	Broken:   ledger.Failed, Completed: ledger.Completed, Left: ledger.Left,
 }
 
 // event is what the ledger is told of the call.

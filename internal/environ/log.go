@@ -24,7 +24,7 @@ func NewLog(w io.Writer) *slog.Logger {
 type whole string
 
 func clipped(_ []string, a slog.Attr) slog.Attr {
-	text := ""
+	var text string
 	switch a.Value.Kind() {
 	case slog.KindString:
 		text = a.Value.String()

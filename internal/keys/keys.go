@@ -68,6 +68,7 @@ func (k Kind) mayBe(id string) bool {
 	case Pass:
 		bits, err := base64.RawURLEncoding.DecodeString(id)
 		return err == nil && len(id) == 22 && len(bits) == 16
+	default:
+		return true
 	}
-	return true
 }

@@ -85,6 +85,7 @@ func OfTier(t *policy.Tier, k Kind) []Limit {
 	}
 	own := Own
 	switch k {
+	case User: // no more than the tier's own
 	case Network:
 		own = OfClient
 		if n := t.Network; n != nil {

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"time"
@@ -101,7 +102,7 @@ func (c *converseEvents) next() (p Part, end bool, err error) {
 // decodingStream keeps of the failures of a stream's decoder those of the connection:
 // the others quote what they met.
 func decodingStream(err error) error {
-	if safe(err) == errConnection {
+	if errors.Is(safe(err), errConnection) {
 		return errMalformed
 	}
 	return err

@@ -96,6 +96,7 @@ func saysDown(err error) bool {
 		return !errors.Is(e.Err, context.Canceled)
 	case Timeout:
 		return !e.Begun
+	case Refused, Failed, Broken, Cancelled: // the status says it
 	}
 	switch e.Status {
 	case 502, 503, 504, 529: // 529: Anthropic's "overloaded"

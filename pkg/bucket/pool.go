@@ -160,10 +160,10 @@ func (p *Pool) settle(ctx context.Context, r *PoolReservation, used int64) error
 	return errors.Join(errs...)
 }
 
-func (p *Pool) count(n int64) {
+func (p *Pool) count() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.writes += n
+	p.writes++
 }
 
 // Writes is how many writes this process has sent to the pool's item.

@@ -29,7 +29,7 @@ func (p *Pool) charge(ctx context.Context, amount int64) error {
 	p.mu.Unlock()
 	for range maxTries {
 		w, err := p.b.write(ctx, p.key, p.charging(min(inc, longestDebt), tat, p.b.now()))
-		p.count(1)
+		p.count()
 		if err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func (p *Pool) Forgive(ctx context.Context) (forgiven int64, now PoolState, err 
 		}
 		mark := max(now, cleared+1) // these times only grow, whatever clocks say
 		w, err := p.b.write(ctx, p.key, p.forgiving(tat, now, mark))
-		p.count(1)
+		p.count()
 		if err != nil {
 			return 0, s, err
 		}

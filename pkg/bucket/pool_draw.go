@@ -32,7 +32,7 @@ func (p *Pool) draw(ctx context.Context, amount int64) (*PoolReservation, Denial
 		}
 		l := &lease{drawn: at, balance: slice, inc: inc}
 		w, err := p.b.write(ctx, p.key, p.taking(inc, drawForm(try, tat, now, inc, period), now))
-		p.count(1)
+		p.count()
 		if err != nil {
 			return nil, Denial{}, err
 		}

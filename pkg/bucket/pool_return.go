@@ -15,7 +15,7 @@ func (p *Pool) repay(ctx context.Context, rest unspent) error {
 			return nil // refilled by now, or a debt was forgiven since the draw
 		}
 		w, err := p.b.send(ctx, p.key, u)
-		p.count(1)
+		p.count()
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}

@@ -44,6 +44,7 @@ func (f Fault) Applied() bool {
 	switch f {
 	case None, LostReply, LateRequest, ErrorReply, HangReply:
 		return true
+	case LostRequest, Throttled, ServerError, Hang:
 	}
 	return false
 }

@@ -1,6 +1,7 @@
 package chatapi
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ func (x *exchange) buffer(answer provider.Answer) *openai.Error {
 	var content, refusal strings.Builder
 	for {
 		p, err := x.next(answer)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -75,7 +76,7 @@ func (x *exchange) stream(answer provider.Answer) *openai.Error {
 	for err == nil && p.Content == "" && p.Refusal == "" && p.FinishReason == "" {
 		p, err = x.next(answer)
 	}
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return x.failed(err)
 	}
 	x.success("text/event-stream; charset=utf-8")
@@ -96,7 +97,7 @@ func (x *exchange) stream(answer provider.Answer) *openai.Error {
 		x.meter.Ending = admission.Left
 		x.settle()
 		return x.notTaken()
-	case err != io.EOF:
+	case !errors.Is(err, io.EOF):
 		return x.failed(err)
 	}
 	// All content is out. The settle comes before the end of the answer, after

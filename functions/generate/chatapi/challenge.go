@@ -116,7 +116,7 @@ func (h *Handler) verify(r *http.Request, at location, payload string, allowed a
 	begun, err := time.Now(), error(nil)
 	for _, network := range at.networks {
 		s, err = h.Challenges.Verify(r.Context(), network, at.signals.Addr.String(), payload)
-		if err != challenge.ErrStolen {
+		if !errors.Is(err, challenge.ErrStolen) {
 			break
 		}
 	}

@@ -164,13 +164,13 @@ func TestCallsThatEndInAnyOrder(t *testing.T) {
 				}
 				// What was refilled while a call was open may be missing; it is back when as
 				// much has been refilled again.
-				n := time.Duration(len(s.calls))
-				g.freeze(tc.pause * n * (n + 1) / 2)
+				n := len(s.calls)
+				g.freeze(tc.pause * time.Duration(n*(n+1)/2))
 				left := g.remaining(token)
 				if want := 10 - results; left["cv"] != want {
 					t.Errorf("order %v: %d of the quota remain, want %d", s.order, left["cv"], want)
 				}
-				refill := ((tc.pause*n*(n+3)/2).Microseconds()*50_000 + 3_600_000_000 - 1) / 3_600_000_000
+				refill := ((tc.pause*time.Duration(n*(n+3)/2)).Microseconds()*50_000 + 3_600_000_000 - 1) / 3_600_000_000
 				if least := 50_000 - tokens; left["tokens"] < least || left["tokens"] > min(50_000, least+refill) {
 					t.Errorf("order %v: %d tokens remain, want %d and at most %d of refill", s.order, left["tokens"], least, refill)
 				}

@@ -68,6 +68,7 @@ func comparable(p price.Pico) string {
 // subject is at most 100 ASCII characters.
 func (p page) subject(r Result) string {
 	what := map[event]string{
+		none:   "", // is not sent
 		opened: "ALARM", escalated: fmt.Sprintf("ALARM, now %dx", r.Level), repeated: "ALARM goes on", cleared: "all clear",
 	}[p.event]
 	return fmt.Sprintf("tokenfuse %s: %s in the last hour, threshold %s", what, dollars(p.sum.Total.Cost), dollars(p.threshold.amount))
@@ -78,6 +79,7 @@ func (p page) text(r Result, endpoint string) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("%s", map[event]string{
+		none:      "", // is not sent
 		opened:    "Spending is above its threshold.",
 		escalated: fmt.Sprintf("Spending has reached %d times its threshold.", r.Level),
 		repeated:  "Spending is still not back to normal.",
