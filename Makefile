@@ -19,11 +19,10 @@ SDK = internal/provider/anthropicsdk
 # Of tests that need more: curl, a command of Python's, Lambda's emulator.
 TAGS = curl,moto,awscli,sam,rie
 
-STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: dev help build test race fuzz vet lint golangci vuln modules ci bench prices-check schema build-Generate build-ClearLimit build-SpendAlarm
+.PHONY: dev help build test race fuzz vet lint vuln modules ci bench prices-check schema build-Generate build-ClearLimit build-SpendAlarm
 
 dev: node_modules/.package-lock.json build ## run everything on this machine
 	@exec $(BIN)/tokenfuse dev $(ARGS)
@@ -56,14 +55,10 @@ fuzz: node_modules/.package-lock.json ## fuzz each target for FUZZTIME
 vet: ## go vet, with and without the tags of tests
 	go vet ./... && go vet -tags $(TAGS) ./... && go vet -C $(SDK) ./...
 
-lint: vet ## gofmt, vet and staticcheck
+lint: vet ## gofmt, vet and golangci-lint with what .golangci.yml lists
 	@unformatted=$$(gofmt -l .) && test -z "$$unformatted" || \
 		{ echo "lint: not as gofmt writes it: $$unformatted" >&2; exit 1; }
-	go run $(STATICCHECK) -tags $(TAGS) ./...
-	cd $(SDK) && go run $(STATICCHECK) ./...
-
-golangci: ## what .golangci.yml looks for
-	go run $(GOLANGCI) run ./...
+	go run $(GOLANGCI) run --build-tags $(TAGS) ./...
 	cd $(SDK) && go run $(GOLANGCI) run ./...
 
 vuln: ## look for known vulnerabilities; needs vuln.go.dev
