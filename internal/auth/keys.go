@@ -44,11 +44,12 @@ type keySet struct {
 	life   context.Context // of every fetch; a fetch serves many requests, so none of theirs
 	budget *rate.Limiter
 
-	mu      sync.Mutex
-	keys    keyfunc.Keyfunc // of the last fetch that succeeded; nil before
-	fetched time.Time       // when that began
-	failure error           // of the last fetch; nil if it succeeded
-	pending chan struct{}   // closed when the running fetch has ended; nil if none runs
+	mu         sync.Mutex
+	keys       keyfunc.Keyfunc // of the last fetch that succeeded; nil before
+	fetched    time.Time       // when that began
+	failure    error           // of the last fetch; nil if it succeeded
+	generation int             // how many fetches have succeeded
+	pending    chan struct{}   // closed when the running fetch has ended; nil if none runs
 }
 
 func newKeySet(ctx context.Context, cfg Config) *keySet {
@@ -70,7 +71,8 @@ func newKeySet(ctx context.Context, cfg Config) *keySet {
 // find returns the public key that t names. A key that is not in the set may be
 // new: then it waits for a fetch, as it does when nothing was fetched yet.
 func (s *keySet) find(ctx context.Context, t *jwt.Token) (any, error) {
-	if keys := s.cached(); keys != nil {
+	keys, seen := s.cached()
+	if keys != nil {
 		key, err := keys.KeyfuncCtx(ctx)(t)
 		if err == nil {
 			return key, nil
@@ -79,7 +81,7 @@ func (s *keySet) find(ctx context.Context, t *jwt.Token) (any, error) {
 			return nil, invalid("the key is not one for the algorithm")
 		}
 	}
-	keys, err := s.latest(ctx)
+	keys, err := s.later(ctx, seen)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -90,23 +92,27 @@ func (s *keySet) find(ctx context.Context, t *jwt.Token) (any, error) {
 	return key, nil
 }
 
-// cached returns the keys at hand, nil if there are none, and sees to it that
-// they are fetched again in time.
-func (s *keySet) cached() keyfunc.Keyfunc {
+// cached returns the keys at hand, nil if there are none, and which fetch they are
+// of. It sees to it that they are fetched again in time.
+func (s *keySet) cached() (keys keyfunc.Keyfunc, generation int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.keys != nil && clock.Since(s.now(), s.fetched) >= refreshAfter {
 		s.fetch()
 	}
-	return s.keys
+	return s.keys, s.generation
 }
 
-// latest returns the keys after a fetch, or at once if the budget allows none.
-// It fails if the last fetch failed, even when older keys are at hand: a key
-// that they lack may well be good.
-func (s *keySet) latest(ctx context.Context) (keyfunc.Keyfunc, error) {
+// later returns the keys of a fetch later than that of seen: of one that has ended
+// meanwhile, else of a new one, or those at hand if the budget allows none. It fails
+// if the last fetch failed, even when older keys are at hand: a key that they lack
+// may well be good.
+func (s *keySet) later(ctx context.Context, seen int) (keyfunc.Keyfunc, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.generation != seen && s.failure == nil {
+		return s.keys, nil
+	}
 	if running := s.fetch(); running != nil {
 		s.mu.Unlock()
 		select {
@@ -141,6 +147,7 @@ func (s *keySet) fetch() <-chan struct{} {
 		defer s.mu.Unlock()
 		if err == nil {
 			s.keys, s.fetched = keys, begun
+			s.generation++
 		}
 		s.failure, s.pending = err, nil
 		close(done)
