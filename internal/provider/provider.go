@@ -6,6 +6,9 @@
 // ends the call. What a provider answers is checked, not trusted: a failure counts
 // as free only where the call cannot have been billed, and usage that has arrived is
 // told whatever else went wrong. Errors carry no secret and no prompt or answer text.
+//
+// What a model thinks is never part of its text. It is told apart, as Part.Reasoning,
+// for those who show it, and passed over by all others.
 package provider
 
 import (
@@ -49,6 +52,9 @@ type Answer interface {
 type Part struct {
 	Content string
 	Refusal string
+	// Reasoning is what the model thought on the way to its text: no part of the
+	// answer, and by itself nothing that a caller has got.
+	Reasoning string
 	// FinishReason is in OpenAI's words (stop, length, content_filter), or in the
 	// provider's own if there is none. A reason that means failure is an *Error instead.
 	FinishReason string
