@@ -91,29 +91,35 @@ func paths(s *stack) map[string]map[string]any {
 // streaming: API Gateway passes an answer on as it comes, OPTIONS goes to the handler
 // too, and the function's own timeout comes first.
 func streaming(s *stack, p *problems) {
-	routes := paths(s)["/v1/{proxy+}"]
-	p.equal("methods of /v1/{proxy+}", slices.Sorted(maps.Keys(routes)), "[x-amazon-apigateway-any-method]")
-	route := routes["x-amazon-apigateway-any-method"]
-	integration, _ := at(route, "x-amazon-apigateway-integration").(object)
-	p.equal("type", integration["type"], "aws_proxy")
-	p.equal("responseTransferMode", integration["responseTransferMode"], "STREAM")
-	p.equal("uri", integration["uri"], "arn:aws:apigateway:eu-central-1:lambda:path/2021-11-15/functions/<GenerateAliaslive>/response-streaming-invocations")
-	if at(route, "security") != nil {
-		p.add("generate's route wants a signature")
-	}
 	longest := at(s.template, "Parameters", "GenerateTimeout", "MaxValue").(float64)
-	if wait, _ := integration["timeoutInMillis"].(float64); wait < 1000*longest || wait > 900_000 {
-		p.add("timeoutInMillis is %v", integration["timeoutInMillis"])
+	for _, path := range generates {
+		routes := paths(s)[path]
+		p.equal("methods of "+path, slices.Sorted(maps.Keys(routes)), "[x-amazon-apigateway-any-method]")
+		route := routes["x-amazon-apigateway-any-method"]
+		integration, _ := at(route, "x-amazon-apigateway-integration").(object)
+		p.equal("type", integration["type"], "aws_proxy")
+		p.equal("responseTransferMode", integration["responseTransferMode"], "STREAM")
+		p.equal("uri", integration["uri"], "arn:aws:apigateway:eu-central-1:lambda:path/2021-11-15/functions/<GenerateAliaslive>/response-streaming-invocations")
+		if at(route, "security") != nil {
+			p.add("generate's route wants a signature")
+		}
+		if wait, _ := integration["timeoutInMillis"].(float64); wait < 1000*longest || wait > 900_000 {
+			p.add("timeoutInMillis is %v", integration["timeoutInMillis"])
+		}
 	}
 	p.equal("endpoint", s.get("Api", "EndpointConfiguration", "Types"), "[REGIONAL]")
 }
+
+// generates are the paths that generate serves: its own, and all that nobody else does,
+// so that it can tell where to go.
+var generates = []string{"/v1/{proxy+}", "/{proxy+}"}
 
 // adminRoutes: every other route wants a signature, and none but clearlimit's are there.
 func adminRoutes(s *stack, p *problems) {
 	var routes []string
 	for path, methods := range paths(s) {
 		for method, route := range methods {
-			if path == "/v1/{proxy+}" {
+			if slices.Contains(generates, path) {
 				continue
 			}
 			name := strings.ToUpper(method) + " " + path

@@ -129,14 +129,14 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	}
 
 	routes := http.NewServeMux()
-	routes.Handle("/", front)
+	routes.Handle("/", front) // see devRoutes
 	routes.Handle("/dev/jwks.json", on.Issuer.JWKS())
 	routes.Handle("/dev/token", on.Issuer.Tokens())
 	routes.Handle("/dev/spend", spendRoute(spend))
 	routes.Handle("/dev/inbox", on.Inbox)
 	routes.Handle("POST /dev/alarm", watch)
 	routes.Handle("/admin/", admin)
-	server := &http.Server{Handler: routes, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: devRoutes(front, routes), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 

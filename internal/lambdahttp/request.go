@@ -106,7 +106,21 @@ func resourcePath(e *events.APIGatewayProxyRequest) string {
 	if strings.HasPrefix(own, "/") && strings.HasSuffix(e.Path, own) {
 		return own
 	}
+	// The gateway takes no notice of slashes at the end and of doubled ones when it finds
+	// the resource, but the event's path may still have them.
+	if base, ok := strings.CutSuffix(Folded(e.Path), Folded(own)); ok && own != "" && strings.HasPrefix(e.Path, base+"/") {
+		return e.Path[len(base):]
+	}
 	return e.Path
+}
+
+// Folded is a path without slashes at its end, and with one where several follow each
+// other. The root is "".
+func Folded(path string) string {
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	return strings.TrimSuffix(path, "/")
 }
 
 // parsePath never fails and takes everything in path for path.

@@ -180,6 +180,9 @@ func TestNewRequestBasePaths(t *testing.T) {
 		{"", "", "/v1/models", "/v1/models"},
 		{"models", "", "/v1/models", "/v1/models"},
 		{"/v1/{proxy+}", "models", "/v1/models/", "/v1/models/"},
+		{"/v1/{proxy+}", "models", "/fuse/v1/models/", "/v1/models/"},
+		{"/v1/{proxy+}", "models", "/fuse/v1//models", "/v1//models"},
+		{"/{proxy+}", "v1/models", "/fuse//v1/models", "/v1/models"},
 	}
 	for _, tt := range tests {
 		r, err := NewRequest(t.Context(), &events.APIGatewayProxyRequest{HTTPMethod: "GET", Path: tt.event, Resource: tt.resource,

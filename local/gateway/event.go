@@ -83,11 +83,17 @@ func throughJSON(e *events.APIGatewayProxyRequest) (*events.APIGatewayProxyReque
 	return &received, nil
 }
 
-// resourceOf takes every first segment for a greedy resource: "/v1/{proxy+}".
+// resourceOf finds the resource of a path as the deployed API has them: "/v1/{proxy+}", the
+// same for what clearlimit serves, and "/{proxy+}" for all else but the root. What a
+// resource's variable holds has no slash at its ends, whatever the path has.
 func resourceOf(path string) (resource string, parameters map[string]string) {
-	first, rest, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	if !ok || rest == "" {
+	all := strings.Trim(path, "/")
+	if all == "" {
 		return path, nil
+	}
+	first, rest, _ := strings.Cut(all, "/")
+	if rest = strings.Trim(rest, "/"); rest == "" || !strings.HasPrefix(path, "/"+first) {
+		return "/{proxy+}", map[string]string{"proxy": all}
 	}
 	return "/" + first + "/{proxy+}", map[string]string{"proxy": rest}
 }

@@ -17,7 +17,8 @@ func (h *Handler) base(r *http.Request) string {
 	if r.Header.Get("X-Forwarded-Proto") == "http" {
 		scheme = "http"
 	}
-	return scheme + "://" + r.Host + strings.TrimSuffix(publicPath(r), r.URL.Path)
+	// Of slashes at the end and doubled ones API Gateway may keep some in one of the two.
+	return scheme + "://" + r.Host + strings.TrimSuffix(lambdahttp.Folded(publicPath(r)), lambdahttp.Folded(r.URL.EscapedPath()))
 }
 
 // publicPath is the path as the caller sees it: with the stage, if there is one.
@@ -25,5 +26,5 @@ func publicPath(r *http.Request) string {
 	if c, ok := lambdahttp.RequestContext(r.Context()); ok && c.Path != "" {
 		return c.Path
 	}
-	return r.URL.Path
+	return r.URL.EscapedPath()
 }

@@ -1,6 +1,7 @@
 package chatapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,9 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/dunglas/httpsfv"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -646,6 +649,84 @@ func TestModels(t *testing.T) {
 		}
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%v, want %v", got, tc.want)
+		}
+		// Each by its name is the same object; no other is there.
+		for i, name := range got {
+			one := g.do(g.request(http.MethodGet, "/v1/models/"+name, tc.token, ""))
+			g.common(t, one)
+			if one.status != http.StatusOK || !cmp.Equal(decodeJSON(t, one.body), body["data"].([]any)[i]) {
+				t.Errorf("%s: %d %s", name, one.status, one.body)
+			}
+		}
+		for _, name := range []string{"nope", "Open", "open/x", "small", strings.Repeat("a", 4000)} {
+			g.refused(t, g.do(g.request(http.MethodGet, "/v1/models/"+name, tc.token, "")), openai.ModelNotFound, "model")
+		}
+	}
+	g.refused(t, g.do(g.request(http.MethodGet, "/v1/models/cv", "", "")), openai.ModelNotFound, "model") // another tier's
+	g.refused(t, g.do(g.request(http.MethodGet, "/v1/models/open", "nonsense", "")), openai.InvalidToken, "")
+	g.untouched(t)
+}
+
+// Slashes that a base URL ends in, or has twice, change nothing.
+func TestSlashes(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	for _, tc := range []struct{ method, path string }{
+		{"POST", "/v1/chat/completions/"}, {"POST", "//v1/chat/completions"}, {"POST", "/v1//chat/completions"}, {"POST", "///v1///chat//completions///"},
+		{"GET", "/v1/models/"}, {"GET", "/v1//models"}, {"GET", "/v1/models/open/"}, {"GET", "//v1/models//open"}, {"GET", "/v1/limits/"},
+	} {
+		body := ""
+		if tc.method == "POST" {
+			body = with("")
+		}
+		r := g.request(tc.method, "/", "", body)
+		r.URL.Path = tc.path
+		a := g.do(r)
+		if a.status != http.StatusOK || strings.HasSuffix(tc.path, "open/") && !strings.Contains(a.body, `"id":"open"`) {
+			t.Errorf("%s %s: %d %s", tc.method, tc.path, a.status, a.body)
+		}
+	}
+	if lines := g.logged("request"); !bytes.Contains(lines[0], []byte(`"path":"/v1/chat/completions"`)) || !bytes.Contains(lines[7], []byte(`"path":"/v1/models/{id}"`)) {
+		t.Errorf("%s\n%s", lines[0], lines[7])
+	}
+	// Nor do they change the address that is told, whichever of the gateway's two paths has them.
+	for path, public := range map[string]string{"/v1/nope": "/prod//v1/nope/", "/v1//nope/": "/prod/v1/nope", "/v1/a%2F%2Fb": "/prod/v1/a%2F%2Fb", "//v1/nope": "/prod//v1/nope"} {
+		r, err := lambdahttp.NewRequest(t.Context(), &events.APIGatewayProxyRequest{HTTPMethod: "GET", Path: path,
+			RequestContext: events.APIGatewayProxyRequestContext{Path: public, DomainName: "x.example"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if base := g.handler.base(r); base != "https://x.example/prod" {
+			t.Errorf("%s: %s", public, base)
+		}
+	}
+}
+
+// Who asks for what is not here is told where to go, in words that a page can read.
+func TestElsewhere(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	for path, what := range map[string]string{
+		"/chat/completions": "There is nothing at this address.", "/models": "There is nothing at this address.", "/v1": "There is nothing at this address.",
+		"/v1/v1/chat/completions": "There is nothing at this address.", "/openai/deployments/open/chat/completions": "There is nothing at this address.",
+		"/v1/embeddings": "The embeddings API is not served here.", "/embeddings/": "The embeddings API is not served here.",
+		"/v1/completions": "The completions API is not served here.", "/v1/responses": "The responses API is not served here.",
+		"/v1//responses/x": "The responses API is not served here.", "/v1/images/generations": "The images API is not served here.",
+		"/v1/messages": "The messages API is not served here.", "/api/generate": "The generate API is not served here.",
+	} {
+		r := g.from(appOrigin, http.MethodPost, "/", "", "{}")
+		r.URL.Path = path
+		a := g.do(r)
+		g.refused(t, a, openai.NotFound, "")
+		readable(t, a, appOrigin)
+		want := what + " Chat completions are: POST https://example.com/v1/chat/completions. The base URL of a client is https://example.com/v1."
+		if got := g.wireError(a).Message; got != want {
+			t.Errorf("%s: %s", path, got)
+		}
+		r = g.from(appOrigin, http.MethodOptions, "/", "", "")
+		r.URL.Path = path
+		if a := g.do(r); a.status != http.StatusNoContent {
+			t.Errorf("preflight of %s: %d", path, a.status)
 		}
 	}
 	g.untouched(t)

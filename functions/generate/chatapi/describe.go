@@ -2,6 +2,7 @@ package chatapi
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
@@ -14,21 +15,42 @@ func (h *Handler) models(w http.ResponseWriter, r *http.Request, e *entry) *open
 		return apiErr
 	}
 	e.identify(id)
-	type model struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		Created int64  `json:"created"`
-		OwnedBy string `json:"owned_by"`
-	}
 	list := struct {
-		Object string  `json:"object"`
-		Data   []model `json:"data"`
-	}{"list", []model{}}
+		Object string        `json:"object"`
+		Data   []modelObject `json:"data"`
+	}{"list", []modelObject{}}
 	for _, name := range h.Policy.FeatureNames(id.Tier.Name) {
-		list.Data = append(list.Data, model{name, "model", h.started.Unix(), "tokenfuse"})
+		list.Data = append(list.Data, h.modelOf(name))
 	}
 	openai.Answer(w, list)
 	return nil
+}
+
+// model answers GET /v1/models/{id}: a feature that the caller may use.
+func (h *Handler) model(w http.ResponseWriter, r *http.Request, e *entry) *openai.Error {
+	id, apiErr := h.identify(r)
+	if apiErr != nil {
+		return apiErr
+	}
+	e.identify(id)
+	name := modelName(r)
+	if !slices.Contains(h.Policy.FeatureNames(id.Tier.Name), name) {
+		return noSuchModel(name)
+	}
+	openai.Answer(w, h.modelOf(name))
+	return nil
+}
+
+// modelObject is a feature as an OpenAI model.
+type modelObject struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+func (h *Handler) modelOf(feature string) modelObject {
+	return modelObject{feature, "model", h.started.Unix(), "tokenfuse"}
 }
 
 // limits answers GET /v1/limits: the caller's own limits as they stand.

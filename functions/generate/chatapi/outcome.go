@@ -18,7 +18,7 @@ import (
 func (h *Handler) refused(r *http.Request, x *admission.Refusal, id identity, feature string) *openai.Error {
 	switch x.Kind {
 	case admission.NoSuchFeature:
-		return openai.Errorf(openai.ModelNotFound, "model", "There is no model %s. See /v1/models.", openai.Clip(feature))
+		return noSuchModel(feature)
 	case admission.FeatureClosed:
 		return openai.Errorf(openai.FeatureNotAllowed, "model", "%s is not open to %s callers.", feature, id.Tier.Name)
 
@@ -54,6 +54,11 @@ func (h *Handler) refused(r *http.Request, x *admission.Refusal, id identity, fe
 		return openai.Errorf(openai.CallerLeft, "", "The answer was not taken in time. Nothing was taken from your quota.")
 	}
 	panic("no answer to a refusal: " + string(x.Kind))
+}
+
+// noSuchModel answers who names a model that is no feature.
+func noSuchModel(name string) *openai.Error {
+	return openai.Errorf(openai.ModelNotFound, "model", "There is no model %s. See /v1/models.", openai.Clip(name))
 }
 
 // overLimit answers a denial by what the limit counts.
