@@ -3,6 +3,8 @@ package main
 import (
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestPercentile(t *testing.T) {
@@ -32,8 +34,7 @@ func TestPercentile(t *testing.T) {
 		{hundred, 99.5, 100},
 		{hundred, 100, 100},
 	} {
-		if got := percentile(c.durations, c.p); got != time.Duration(c.want)*time.Millisecond {
-			t.Errorf("percentile %g of %d durations is %s, want %d ms", c.p, len(c.durations), got, c.want)
-		}
+		got := percentile(c.durations, c.p)
+		check.That(t, got == time.Duration(c.want)*time.Millisecond, "percentile %g of %d durations is %s, want %d ms", c.p, len(c.durations), got, c.want)
 	}
 }

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
+)
 
 func TestGoals(t *testing.T) {
 	var table table
@@ -21,8 +25,6 @@ func TestGoals(t *testing.T) {
 	} {
 		table.add("", 1, 2, 3)
 		table.expect(c.is, c.value, c.columns...)
-		if got := table.Rows[len(table.Rows)-1].Goal.Met; got != c.want {
-			t.Errorf("1, 2, 3 with columns %v %s %g: met %t", c.columns, c.is, c.value, got)
-		}
+		check.Equal(t, table.Rows[len(table.Rows)-1].Goal.Met, c.want, "1, 2, 3 with columns %v %s %g: met", c.columns, c.is, c.value)
 	}
 }

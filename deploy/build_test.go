@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // project copies what a build needs to a folder of its own.
@@ -55,16 +57,11 @@ func TestBuild(t *testing.T) {
 	config := read(t, filepath.Join(here, "tokenfuse.yaml"))
 	for _, function := range []string{"Generate", "ClearLimit", "SpendAlarm"} {
 		files, err := os.ReadDir(built(here, function))
-		if err != nil || len(files) != 2 {
-			t.Fatalf("%s: %v, %v", function, files, err)
-		}
+		check.Must(t, err == nil && len(files) == 2, "%s: %v, %v", function, files, err)
 		binary := read(t, built(here, function, "bootstrap"))
-		if !bytes.Equal(binary, read(t, built(there, function, "bootstrap"))) {
-			t.Errorf("%s: two builds make two binaries", function)
-		}
-		if !bytes.Equal(config, read(t, built(here, function, "tokenfuse.yaml"))) || !bytes.Equal(config, read(t, built(there, function, "tokenfuse.yaml"))) {
-			t.Errorf("%s has another configuration beside it", function)
-		}
+		check.That(t, bytes.Equal(binary, read(t, built(there, function, "bootstrap"))), "%s: two builds make two binaries", function)
+		check.That(t, bytes.Equal(config, read(t, built(here, function, "tokenfuse.yaml"))) && bytes.Equal(config, read(t, built(there, function, "tokenfuse.yaml"))),
+			"%s has another configuration beside it", function)
 		checkBinary(t, built(here, function, "bootstrap"), here)
 	}
 	templates := transformed(t, filepath.Join(here, "template.yaml"), built(here, "template.yaml"))
@@ -77,51 +74,35 @@ func TestBuild(t *testing.T) {
 func checkBinary(t *testing.T, file, folder string) {
 	t.Helper()
 	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if info.Mode()&0o111 != 0o111 || info.Size() > 40<<20 {
 		t.Errorf("%s: %s, %d bytes", file, info.Mode(), info.Size())
 	}
 	f, err := elf.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer f.Close()
-	if f.Machine != elf.EM_AARCH64 {
-		t.Errorf("%s is for %s", file, f.Machine)
-	}
+	check.Equal(t, f.Machine, elf.EM_AARCH64, "%s is for", file)
 	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
-			t.Errorf("%s is not static: it has %s", file, p.Type)
-		}
+		check.That(t, p.Type != elf.PT_INTERP && p.Type != elf.PT_DYNAMIC, "%s is not static: it has %s", file, p.Type)
 	}
-	if f.Section(".symtab") != nil || f.Section(".debug_info") != nil {
-		t.Errorf("%s has symbols", file)
-	}
+	check.That(t, f.Section(".symtab") == nil && f.Section(".debug_info") == nil, "%s has symbols", file)
 	// net/rpc comes without lambda.norpc, the folder without -trimpath.
 	for _, needless := range []string{"net/rpc", folder} {
-		if bytes.Contains(read(t, file), []byte(needless)) {
-			t.Errorf("%s has %s in it", file, needless)
-		}
+		check.That(t, !bytes.Contains(read(t, file), []byte(needless)), "%s has %s in it", file, needless)
 	}
 }
 
 func read(t *testing.T, file string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return b
 }
 
 func asJSON(t *testing.T, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return string(b)
 }
 
@@ -130,11 +111,7 @@ func TestBuildRefusesABadConfiguration(t *testing.T) {
 	t.Parallel()
 	folder := project(t, "..")
 	bad := strings.Replace(string(read(t, "../tokenfuse.yaml")), "max_in_flight:", "max_in_fligth:", 1)
-	if err := os.WriteFile(filepath.Join(folder, "prod.yaml"), []byte(bad), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(folder, "prod.yaml"), []byte(bad), 0o600))
 	said, err := samBuild(t, folder, "prod.yaml", "ClearLimit")
-	if err == nil || !strings.Contains(said, "max_in_fligth") || strings.Contains(said, "Build Succeeded") {
-		t.Errorf("sam build with a mistake: %v\n%s", err, said)
-	}
+	check.That(t, err != nil && strings.Contains(said, "max_in_fligth") && !strings.Contains(said, "Build Succeeded"), "sam build with a mistake: %v\n%s", err, said)
 }

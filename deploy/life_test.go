@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -40,9 +41,8 @@ func TestLife(t *testing.T) {
 	w.live()
 	for function, used := range w.used {
 		for _, g := range s.grants(function) {
-			if !used[g] && !slices.Contains(elsewhere[function], g.action) {
-				t.Errorf("%s may %s on %s, key %q, and does not need it", function, g.action, g.resource, g.key)
-			}
+			check.That(t, used[g] || slices.Contains(elsewhere[function], g.action),
+				"%s may %s on %s, key %q, and does not need it", function, g.action, g.resource, g.key)
 		}
 	}
 	w.checkMetrics()
@@ -78,9 +78,7 @@ func (w *world) live() {
 		w.admin("GET", "/admin/limits", who, "")
 		who["type"] = "all"
 		body, err := json.Marshal(who)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		check.OK(w.t, err)
 		w.admin("POST", "/admin/limits/clear", nil, string(body))
 	}
 
@@ -110,20 +108,14 @@ func (w *world) overspend(name string) {
 	opts, pool := w.limits, w.policy.Pools[name]
 	opts.Now, opts.LongestPeriod = w.now, w.policy.LongestPeriod()
 	b, err := bucket.New(w.db(http.DefaultTransport), opts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 	p, err := b.NewPool("pool#"+name, int64(pool.Ceiling), pool.Period, bucket.PoolOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 	r, _, err := p.Reserve(w.t.Context(), 1)
 	if err != nil || r == nil {
 		w.t.Fatal(r, err)
 	}
-	if err := r.Settle(w.t.Context(), 100*int64(pool.Burst())); err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, r.Settle(w.t.Context(), 100*int64(pool.Burst())))
 }
 
 // die makes a call of a process that dies before it can settle.
@@ -155,7 +147,6 @@ func (w *world) isEnvelope(body []byte) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	var e envelope
-	if err := d.Decode(&e); err != nil || e.Error.Message == "" || e.Error.Type == "" || e.Error.Code == "" {
-		w.t.Errorf("%s: %v", body, err)
-	}
+	err := d.Decode(&e)
+	check.That(w.t, err == nil && e.Error.Message != "" && e.Error.Type != "" && e.Error.Code != "", "%s: %v", body, err)
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // stackName is also the namespace of the metrics.
@@ -31,20 +33,14 @@ func transformed(t *testing.T, files ...string) []object {
 	var failed bytes.Buffer
 	cmd.Stderr = &failed
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("transform.py: %v\n%s", err, failed.Bytes())
-	}
+	check.Must(t, err == nil, "transform.py: %v\n%s", err, failed.Bytes())
 	var templates []object
 	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
 		var one object
-		if err := d.Decode(&one); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, d.Decode(&one))
 		templates = append(templates, one)
 	}
-	if len(templates) != len(files) {
-		t.Fatalf("%d templates of %d files", len(templates), len(files))
-	}
+	check.Must(t, len(templates) == len(files), "%d templates of %d files", len(templates), len(files))
 	return templates
 }
 
@@ -57,9 +53,7 @@ var ours struct {
 func template(t *testing.T) object {
 	t.Helper()
 	ours.once.Do(func() { ours.template = transformed(t, file)[0] })
-	if ours.template == nil {
-		t.Fatal("the template could not be transformed")
-	}
+	check.Must(t, ours.template != nil, "the template could not be transformed")
 	return ours.template
 }
 
@@ -75,17 +69,13 @@ func samPython(t *testing.T) string {
 		t.Fatal(err)
 	}
 	script, err := os.ReadFile(sam)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	first, _, _ := strings.Cut(string(script), "\n")
 	if words := strings.Fields(strings.TrimPrefix(first, "#!")); len(words) > 0 && strings.Contains(words[len(words)-1], "python") {
 		return words[len(words)-1]
 	}
 	python, err := exec.LookPath(filepath.Join(filepath.Dir(sam), "python"))
-	if err != nil {
-		t.Fatalf("%s has no Python of its own (install the AWS SAM CLI with pip): %v", sam, err)
-	}
+	check.Must(t, err == nil, "%s has no Python of its own (install the AWS SAM CLI with pip): %v", sam, err)
 	return python
 }
 

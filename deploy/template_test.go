@@ -21,6 +21,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const file = "../template.yaml"
@@ -701,9 +702,7 @@ func configuration(s *stack, p *problems) {
 func TestMutations(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	mutations := []struct{ check, old, new string }{
 		{"streaming", "ResponseTransferMode: RESPONSE_STREAM", "ResponseTransferMode: STREAM"},
 		{"streaming", "            ResponseTransferMode: RESPONSE_STREAM\n", ""},
@@ -786,13 +785,9 @@ func TestMutations(t *testing.T) {
 	dir := t.TempDir()
 	files := make([]string, len(mutations))
 	for i, m := range mutations {
-		if !strings.Contains(string(source), m.old) {
-			t.Fatalf("%s: %q is not in the template", m.check, m.old)
-		}
+		check.Must(t, strings.Contains(string(source), m.old), "%s: %q is not in the template", m.check, m.old)
 		files[i] = filepath.Join(dir, strconv.Itoa(i))
-		if err := os.WriteFile(files[i], []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(files[i], []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600))
 	}
 	for i, template := range transformed(t, files...) {
 		c, ok := checks[mutations[i].check]

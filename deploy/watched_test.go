@@ -16,6 +16,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
@@ -60,13 +61,9 @@ func (w *world) checkMetrics() {
 	watched := 0
 	want := func(where, metric string, values ...string) {
 		watched++
-		if written[metric] == nil {
-			w.t.Errorf("%s watches %q, which no function writes", where, metric)
-		}
+		check.That(w.t, written[metric] != nil, "%s watches %q, which no function writes", where, metric)
 		for _, v := range values {
-			if !slices.Contains(written[metric], v) {
-				w.t.Errorf("%s watches %q with %s, which no function writes", where, metric, v)
-			}
+			check.That(w.t, slices.Contains(written[metric], v), "%s watches %q with %s, which no function writes", where, metric, v)
 		}
 	}
 	for _, name := range w.stack.ofType("AWS::CloudWatch::Alarm") {
@@ -80,9 +77,7 @@ func (w *world) checkMetrics() {
 		}
 	}
 	var dashboard any
-	if err := json.Unmarshal([]byte(w.stack.get("Dashboard", "DashboardBody").(string)), &dashboard); err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, json.Unmarshal([]byte(w.stack.get("Dashboard", "DashboardBody").(string)), &dashboard))
 	walk(dashboard, func(o object) {
 		if expression, ok := o["expression"].(string); ok {
 			found := searched.FindStringSubmatch(expression)
@@ -105,9 +100,7 @@ func (w *world) checkMetrics() {
 			}
 		}
 	})
-	if watched < 12 {
-		w.t.Errorf("only %d metrics of ours are watched", watched)
-	}
+	check.That(w.t, watched >= 12, "only %d metrics of ours are watched", watched)
 }
 
 // What a query of CloudWatch Logs Insights reads, of which log.
@@ -121,9 +114,7 @@ var (
 func (w *world) checkQueries() {
 	w.t.Helper()
 	var dashboard any
-	if err := json.Unmarshal([]byte(w.stack.get("Dashboard", "DashboardBody").(string)), &dashboard); err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, json.Unmarshal([]byte(w.stack.get("Dashboard", "DashboardBody").(string)), &dashboard))
 	asked := map[string]int{}
 	walk(dashboard, func(o object) {
 		query, ok := o["query"].(string)
@@ -153,9 +144,7 @@ func (w *world) checkQueries() {
 			}
 		}
 	})
-	if asked["Generate"] < 4 || asked["SpendAlarm"] < 4 {
-		w.t.Errorf("the dashboard asks for %v fields", asked)
-	}
+	check.That(w.t, asked["Generate"] >= 4 && asked["SpendAlarm"] >= 4, "the dashboard asks for %v fields", asked)
 }
 
 // checkTables: the template's tables have the keys of those on which everything else
@@ -166,9 +155,7 @@ func (w *world) checkTables() {
 	for table, ref := range w.tables {
 		resource := strings.TrimSuffix(strings.Trim(ref, "<>"), ".Arn")
 		out, err := db.DescribeTable(w.t.Context(), &dynamodb.DescribeTableInput{TableName: &table})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		check.OK(w.t, err)
 		var keys, attributes []any
 		for _, k := range out.Table.KeySchema {
 			keys = append(keys, object{"AttributeName": aws.ToString(k.AttributeName), "KeyType": string(k.KeyType)})
@@ -184,17 +171,13 @@ func (w *world) checkTables() {
 		}
 
 		items, err := db.Scan(w.t.Context(), &dynamodb.ScanInput{TableName: &table})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		check.OK(w.t, err)
 		ttl, _ := w.stack.get(resource, "TimeToLiveSpecification", "AttributeName").(string)
 		for _, item := range items.Items {
 			pk := item["pk"].(*types.AttributeValueMemberS).Value
 			_, expires := item[ttl].(*types.AttributeValueMemberN)
 			// There is one of each, and one for each pool.
-			if !expires && pk != "fuse" && pk != "alarm" && !strings.HasPrefix(pk, "pool#") {
-				w.t.Errorf("%s: %s never expires", resource, pk)
-			}
+			check.That(w.t, expires || pk == "fuse" || pk == "alarm" || strings.HasPrefix(pk, "pool#"), "%s: %s never expires", resource, pk)
 		}
 	}
 }

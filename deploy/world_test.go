@@ -32,6 +32,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/stagetest"
 	"github.com/tokenfuse/tokenfuse/testkit/widget"
 )
@@ -106,9 +107,7 @@ func newWorld(t *testing.T, s *stack) *world {
 	w.generate = w.newGenerate(w.limits, w.enforce("Generate", http.DefaultTransport))
 	h, err := admin.Build(t.Context(), admin.Parts{Policy: w.policy, DynamoDB: w.db(w.enforce("ClearLimit", http.DefaultTransport)),
 		Bucket: w.limits, Secret: secret, Log: slog.New(slog.DiscardHandler), Now: w.now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	w.clearlimit = admin.Lambda(h)
 
 	network := w.enforce("SpendAlarm", http.DefaultTransport)
@@ -119,9 +118,7 @@ func newWorld(t *testing.T, s *stack) *world {
 		SNS: sns.NewFromConfig(aws), TopicARN: stage.TopicARN, CloudWatch: cloudwatch.NewFromConfig(aws),
 		Endpoint: "https://example.com/prod", Now: w.now, Log: w.log("SpendAlarm"), Namespace: w.namespace("SpendAlarm"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return w
 }
 
@@ -130,18 +127,14 @@ func (w *world) newGenerate(limits bucket.Options, network http.RoundTripper, op
 	w.t.Helper()
 	h, err := chatapi.Build(w.t.Context(), chatapi.Parts{Policy: w.policy, DynamoDB: w.db(network, opts...), Bucket: limits, Ledger: w.ledger(network, opts...),
 		Secret: secret, Log: w.log("Generate"), Metrics: emf.New(&w.metrics, w.namespace("Generate"), w.now), Now: w.now})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 	return h
 }
 
 func (w *world) ledger(network http.RoundTripper, opts ...func(*dynamodb.Options)) *ledger.Ledger {
 	w.t.Helper()
 	l, err := ledger.New(w.db(network, opts...), *w.ledgers)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 	return l
 }
 
@@ -203,9 +196,8 @@ func (w *world) callOf(r *http.Request, body []byte) grant {
 			KeyConditionExpression    string
 			ExpressionAttributeValues map[string]struct{ S string }
 		}
-		if err := json.Unmarshal(body, &in); err != nil {
-			w.t.Errorf("%s: %v", target, err)
-		}
+		err := json.Unmarshal(body, &in)
+		check.That(w.t, err == nil, "%s: %v", target, err)
 		key := in.Key.PK.S + in.Item.PK.S
 		if in.KeyConditionExpression != "" {
 			key = in.ExpressionAttributeValues[":pk"].S
@@ -213,9 +205,7 @@ func (w *world) callOf(r *http.Request, body []byte) grant {
 		return grant{"dynamodb:" + target, w.tables[in.TableName], key}
 	}
 	if strings.HasSuffix(r.URL.Path, "/PutMetricData") {
-		if !bytes.Contains(body, []byte(stackName)) {
-			w.t.Error("metrics of another namespace")
-		}
+		check.That(w.t, bytes.Contains(body, []byte(stackName)), "metrics of another namespace")
 		return grant{"cloudwatch:PutMetricData", "*", ""}
 	}
 	form, _ := url.ParseQuery(string(body))
@@ -228,9 +218,7 @@ type caller struct{ token, pass string }
 func (w *world) user(sub, email string) caller {
 	w.t.Helper()
 	token, err := w.stage.Issuer.Token(issuer.Claims{Subject: sub, Email: email, EmailVerified: email != "", TTL: 240 * time.Hour})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 	return caller{token: token}
 }
 
@@ -253,9 +241,7 @@ func (w *world) do(h http.Handler, who caller, method, path, body string, status
 	}
 	out := httptest.NewRecorder()
 	h.ServeHTTP(out, r)
-	if out.Code != status {
-		w.t.Errorf("%s %s: %d %s", method, path, out.Code, out.Body)
-	}
+	check.Equal(w.t, out.Code, status, "%s %s: … %s", method, path, out.Body)
 	return out.Body.Bytes()
 }
 
@@ -270,9 +256,7 @@ func (w *world) admin(method, path string, query map[string]string, body string)
 	e := events.APIGatewayProxyRequest{HTTPMethod: method, Path: path, QueryStringParameters: query, Body: body, Headers: map[string]string{"Content-Type": "application/json"}}
 	e.RequestContext.RequestID, e.RequestContext.Identity.UserArn = "r", "arn:aws:iam::123456789012:user/support"
 	a, err := w.clearlimit(w.t.Context(), e)
-	if err != nil || a.StatusCode != http.StatusOK {
-		w.t.Errorf("%s %s: %d %s %v", method, path, a.StatusCode, a.Body, err)
-	}
+	check.That(w.t, err == nil && a.StatusCode == http.StatusOK, "%s %s: %d %s %v", method, path, a.StatusCode, a.Body, err)
 	return []byte(a.Body)
 }
 
@@ -280,9 +264,7 @@ func (w *world) admin(method, path string, query map[string]string, body string)
 func (w *world) run() alarm.Result {
 	w.t.Helper()
 	r, err := w.spendalarm.Run(w.t.Context())
-	if err != nil {
-		w.t.Error(err)
-	}
+	check.That(w.t, err == nil, "%v", err)
 	return r
 }
 
@@ -293,9 +275,8 @@ func (w *world) solve() caller {
 	payload := widget.Solve(w.t, body)
 	got := w.do(w.generate, caller{}, "POST", "/v1/challenge", `{"payload":"`+payload+`"}`, http.StatusOK)
 	var pass struct{ Pass string }
-	if err := json.Unmarshal(got, &pass); err != nil || pass.Pass == "" {
-		w.t.Fatalf("no pass: %s", got)
-	}
+	err := json.Unmarshal(got, &pass)
+	check.Must(w.t, err == nil && pass.Pass != "", "no pass: %s", got)
 	return caller{pass: pass.Pass}
 }
 
@@ -303,8 +284,6 @@ func (w *world) solve() caller {
 func (w *world) identity(who caller) string {
 	w.t.Helper()
 	var view struct{ Identity struct{ ID string } }
-	if err := json.Unmarshal(w.do(w.generate, who, "GET", "/v1/limits", "", http.StatusOK), &view); err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, json.Unmarshal(w.do(w.generate, who, "GET", "/v1/limits", "", http.StatusOK), &view))
 	return view.Identity.ID
 }

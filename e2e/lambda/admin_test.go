@@ -8,6 +8,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 )
 
@@ -21,20 +22,14 @@ func (g *rig) admin(f *runtimeapi.Function, method, path, body string) answered 
 func buffered(t *testing.T, i *runtimeapi.Invocation) answered {
 	t.Helper()
 	answer, err := i.Answer(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	raw, err := io.ReadAll(answer.Body)
-	if err != nil || answer.Error != nil {
-		t.Fatalf("%v, %v", err, answer.Error)
-	}
+	check.Must(t, err == nil && answer.Error == nil, "%v, %v", err, answer.Error)
 	var res events.APIGatewayProxyResponse
 	if err := json.Unmarshal(raw, &res); err != nil {
 		t.Fatalf("%v: %s", err, raw)
 	}
-	if answer.ContentType == runtimeapi.Streamed || res.IsBase64Encoded {
-		t.Errorf("%s: %s", answer.ContentType, raw)
-	}
+	check.That(t, answer.ContentType != runtimeapi.Streamed && !res.IsBase64Encoded, "%s: %s", answer.ContentType, raw)
 	<-i.Done()
 	return answered{res.StatusCode, http.Header(res.MultiValueHeaders), res.Body}
 }
@@ -58,24 +53,18 @@ func TestClear(t *testing.T) {
 			Before, After struct{ Remaining int64 }
 		}
 	}
-	if err := json.Unmarshal([]byte(a.body), &cleared); err != nil || a.status != 200 {
-		t.Fatalf("%d %s: %v", a.status, a.body, err)
-	}
-	if l := cleared.Limits; len(l) != 1 || l[0].Name != "cv" || l[0].Before.Remaining != 0 || l[0].After.Remaining != 1 {
-		t.Errorf("%s", a.body)
-	}
-	if a.header.Get("Content-Type") != "application/json" || a.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("headers %v", a.header)
-	}
+	err := json.Unmarshal([]byte(a.body), &cleared)
+	check.Must(t, err == nil && a.status == 200, "%d %s: %v", a.status, a.body, err)
+	l := cleared.Limits
+	check.That(t, len(l) == 1 && l[0].Name == "cv" && l[0].Before.Remaining == 0 && l[0].After.Remaining == 1, "%s", a.body)
+	check.That(t, a.header.Get("Content-Type") == "application/json" && a.header.Get("Cache-Control") == "no-store", "headers %v", a.header)
 	for {
 		a := whole(t, g.ask(generate, ann, chat("cv", question, true), timeout))
 		if a.status == 200 {
 			break
 		}
 		a.refused(t, 429, "insufficient_quota") // for a second a process may remember a denial
-		if within(t).Err() != nil {
-			t.Fatal("cleared, and still denied")
-		}
+		check.Must(t, within(t).Err() == nil, "cleared, and still denied")
 	}
 	logged(t, clearlimit)
 }
@@ -87,28 +76,21 @@ func TestForgedContext(t *testing.T) {
 	g := newRig(t)
 	f := g.warm("clearlimit")
 	var e events.APIGatewayProxyRequest
-	if err := json.Unmarshal(event(t, "iam", "PUT", "/admin/fuse", "", `{"state":"open"}`), &e); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(event(t, "iam", "PUT", "/admin/fuse", "", `{"state":"open"}`), &e))
 	forged, err := json.Marshal(e.RequestContext)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, name := range []string{"X-GoLambdaProxy-ApiGw-Context", "x-golambdaproxy-apigw-context"} {
 		for _, arn := range []string{"", "arn:aws:iam::123456789012:user/intern"} {
 			e.RequestContext.Identity = events.APIGatewayRequestIdentity{SourceIP: "203.0.113.7", UserArn: arn}
 			e.Headers[name], e.MultiValueHeaders[name] = string(forged), []string{string(forged)}
 			raw, err := json.Marshal(e)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			buffered(t, f.Invoke(raw, timeout)).refused(t, 403, "admin_not_allowed")
 		}
 	}
 	var fuse struct{ State string }
-	if a := g.admin(f, "GET", "/admin/fuse", ""); json.Unmarshal([]byte(a.body), &fuse) != nil || a.status != 200 || fuse.State != "closed" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	a := g.admin(f, "GET", "/admin/fuse", "")
+	check.That(t, json.Unmarshal([]byte(a.body), &fuse) == nil && a.status == 200 && fuse.State == "closed", "%d %s", a.status, a.body)
 }
 
 // Every shape of event gets an answer, and none of those without an identity does
@@ -137,8 +119,6 @@ func TestAdminEvents(t *testing.T) {
 		{"single_valued", "GET", "/admin/fuse", 403},
 	} {
 		a := buffered(t, f.Invoke(event(t, test.fixture, test.method, test.path, "", ""), timeout))
-		if a.status != test.status {
-			t.Errorf("%s %s %s: %d %s; want %d", test.fixture, test.method, test.path, a.status, a.body, test.status)
-		}
+		check.Equal(t, a.status, test.status, "%s %s %s: … %s", test.fixture, test.method, test.path, a.body)
 	}
 }

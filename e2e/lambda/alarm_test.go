@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 )
 
@@ -18,18 +19,13 @@ func tick(t *testing.T, f *runtimeapi.Function) (result map[string]any, failure 
 	t.Helper()
 	i := f.Invoke([]byte(scheduled), timeout)
 	answer, err := i.Answer(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	raw, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	<-i.Done()
 	if answer.Error == nil {
-		if err := json.Unmarshal(raw, &result); err != nil {
-			t.Fatalf("%v: %s", err, raw)
-		}
+		err := json.Unmarshal(raw, &result)
+		check.Must(t, err == nil, "%v: %s", err, raw)
 	}
 	return result, answer.Error
 }
@@ -47,18 +43,13 @@ func TestAlarm(t *testing.T) {
 		t.Errorf("paged: %v", sent)
 	}
 	generate := g.warm("generate")
-	if a := whole(t, g.ask(generate, g.token("ann"), chat("ask", question, true), timeout)); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	a := whole(t, g.ask(generate, g.token("ann"), chat("ask", question, true), timeout))
+	check.Must(t, a.status == 200, "%d %s", a.status, a.body)
 	r, failure := tick(t, alarm)
-	if failure != nil || r["state"] != "alarm" || r["paged"] != "opened" || r["fuse"] != "anonymous_off" || r["calls"] != 1.0 {
-		t.Errorf("%v, %v", r, failure)
-	}
+	check.That(t, failure == nil && r["state"] == "alarm" && r["paged"] == "opened" && r["fuse"] == "anonymous_off" && r["calls"] == 1.0, "%v, %v", r, failure)
 	sent := g.stage.Inbox.Messages()
-	if len(sent) != 1 || !strings.HasPrefix(sent[0].Subject, "tokenfuse ALARM") ||
-		!strings.Contains(sent[0].Message, "user#ann") || !strings.Contains(sent[0].Message, "https://abc.example.com/prod") {
-		t.Fatalf("%v", sent)
-	}
+	check.Must(t, len(sent) == 1 && strings.HasPrefix(sent[0].Subject, "tokenfuse ALARM") && strings.Contains(sent[0].Message, "user#ann") && strings.Contains(sent[0].Message, "https://abc.example.com/prod"),
+		"%v", sent)
 	if again, err := tick(t, alarm); err != nil || again["paged"] != nil || len(g.stage.Inbox.Messages()) != 1 {
 		t.Errorf("paged again: %v, %v", again, err)
 	}
@@ -68,9 +59,7 @@ func TestAlarm(t *testing.T) {
 		names[m.Name] = true
 	}
 	for _, want := range []string{"TrailingHourDollars", "AlarmLevel", "PoolUsedPercent"} {
-		if !names[want] {
-			t.Errorf("no metric %s: %v", want, names)
-		}
+		check.That(t, names[want], "no metric %s: %v", want, names)
 	}
 	logged(t, alarm)
 }
@@ -80,9 +69,8 @@ func TestAlarm(t *testing.T) {
 func TestAlarmCannotPage(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
-	if a := whole(t, g.ask(g.warm("generate"), g.token("ann"), chat("ask", question, false), timeout)); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	a := whole(t, g.ask(g.warm("generate"), g.token("ann"), chat("ask", question, false), timeout))
+	check.Must(t, a.status == 200, "%d %s", a.status, a.body)
 	dead := g.warm("spendalarm", "AWS_ENDPOINT_URL_SNS=http://127.0.0.1:1")
 	if r, failure := tick(t, dead); failure == nil || !strings.Contains(failure.Message, "SNS") {
 		t.Errorf("%v, %v", r, failure)

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // quota answers as an AWS service does that has so many requests a second for the
@@ -90,12 +92,9 @@ func TestBurstOfStarts(t *testing.T) {
 		t.Errorf("the fuse: %d %s", a.status, a.body)
 	}
 	all.Wait()
-	if served.Load() != starts {
-		t.Errorf("%d of %d serve, %d failed to start", served.Load(), starts, failed.Load())
-	}
+	check.That(t, served.Load() == starts, "%d of %d serve, %d failed to start", served.Load(), starts, failed.Load())
 	// It was a burst, and nobody asked more than needed.
-	if store.served != starts || store.throttled < starts/2 {
-		t.Errorf("%d requests were answered and %d throttled: that was no burst of %d", store.served, store.throttled, starts)
-	}
+	check.That(t, store.served == starts && store.throttled >= starts/2,
+		"%d requests were answered and %d throttled: that was no burst of %d", store.served, store.throttled, starts)
 	t.Logf("%d answered, %d throttled, the last after %s", store.served, store.throttled, store.last.Sub(store.first).Round(time.Millisecond))
 }

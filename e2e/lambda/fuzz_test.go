@@ -23,6 +23,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
@@ -54,18 +55,14 @@ func newEntrance(f *testing.F) *entrance {
 	yaml := strings.NewReplacer("STAGE", server.URL, "capacity: 20000,", "capacity: 2000000000,", "capacity: 20,", "capacity: 2000000,",
 		`"1.00"`, `"1000.00"`, `"5.00"`, `"5000.00"`).Replace(testPolicy)
 	p, err := policy.Parse([]byte(yaml))
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.OK(f, err)
 	db, table := enginetest.Table(f, func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: &n.store} })
 	old := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	f.Cleanup(func() { slog.SetDefault(old) })
 	h, err := chatapi.Build(context.Background(), chatapi.Parts{Policy: p, DynamoDB: db, Bucket: bucket.Options{Table: table}, Log: slog.Default(),
 		Secret: func(context.Context, policy.Secret) (string, error) { return fingerprintSecret, nil }})
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.OK(f, err)
 	n.invoke = lambdahttp.Stream(h)
 	return n
 }
@@ -78,16 +75,10 @@ func (n *entrance) check(t *testing.T, e *events.APIGatewayProxyRequest) {
 	calls, _ := n.model.Totals()
 	writes := n.store.n.Load()
 	res, err := n.invoke(t.Context(), e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	raw, err := io.ReadAll(res) // prelude and body, as the runtime sends them
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := res.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	check.OK(t, res.Close())
 	made, _ := n.model.Totals()
 	checkAnswer(t, e, raw, made-calls, n.store.n.Load()-writes)
 }
@@ -100,9 +91,7 @@ func FuzzEvent(f *testing.F) {
 	}
 	for _, name := range files {
 		raw, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		check.OK(f, err)
 		f.Add(raw)
 	}
 	n := newEntrance(f)
@@ -162,13 +151,9 @@ func checkAnswer(t *testing.T, e *events.APIGatewayProxyRequest, raw []byte, cal
 		t.Fatalf("the prelude is %q: %v", head, err)
 	}
 	status := prelude.StatusCode
-	if status < 200 || status > 599 || status == 500 {
-		t.Errorf("status %d: %s", status, body)
-	}
+	check.That(t, status >= 200 && status <= 599 && status != 500, "status %d: %s", status, body)
 	if e == nil || e.HTTPMethod == http.MethodHead || status == http.StatusNoContent {
-		if calls > 0 {
-			t.Errorf("%d calls", calls)
-		}
+		check.That(t, calls == 0, "%d calls", calls)
 		return
 	}
 	if status >= 400 {
@@ -178,14 +163,8 @@ func checkAnswer(t *testing.T, e *events.APIGatewayProxyRequest, raw []byte, cal
 		if err := json.Unmarshal(body, &envelope); err != nil || envelope.Error == nil || envelope.Error.Message == "" || envelope.Error.Type == "" || envelope.Error.Code == "" {
 			t.Errorf("%d without an envelope: %s", status, body)
 		}
-		if prelude.MultiValueHeaders.Get("X-Should-Retry") == "" {
-			t.Errorf("%d: %v", status, prelude.MultiValueHeaders)
-		}
+		check.That(t, prelude.MultiValueHeaders.Get("X-Should-Retry") != "", "%d: %v", status, prelude.MultiValueHeaders)
 	}
-	if slices.Contains(refusals, status) && calls+writes > 0 {
-		t.Errorf("%d after %d calls of the model and %d of the store: %s", status, calls, writes, body)
-	}
-	if status == http.StatusTooManyRequests && calls > 0 || calls > 1 {
-		t.Errorf("%d with %d calls", status, calls)
-	}
+	check.That(t, !slices.Contains(refusals, status) || calls+writes <= 0, "%d after %d calls of the model and %d of the store: %s", status, calls, writes, body)
+	check.That(t, (status != http.StatusTooManyRequests || calls == 0) && calls <= 1, "%d with %d calls", status, calls)
 }

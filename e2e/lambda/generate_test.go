@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 )
 
@@ -37,16 +38,12 @@ func slowSettles(g *rig) {
 func (g *rig) checkSettled(key string, tokens int64) {
 	g.t.Helper()
 	state, spent := g.peek(key), g.spent()
-	if state.InFlight != 0 || len(state.Holds) != 0 {
-		g.t.Errorf("at the end of the answer %d calls are open", state.InFlight)
-	}
-	if n := used(state); n != tokens {
-		g.t.Errorf("at the end of the answer %d tokens are used; %d were", n, tokens)
-	}
+	check.That(g.t, state.InFlight == 0 && len(state.Holds) == 0, "at the end of the answer %d calls are open", state.InFlight)
+	n := used(state)
+	check.That(g.t, n == tokens, "at the end of the answer %d tokens are used; %d were", n, tokens)
 	_, billed := g.stage.Upstream.Totals()
-	if cost := price.Pico(billed.Input*400_000 + billed.Output*1_600_000); spent.Total.Calls != 1 || spent.Total.Cost != cost {
-		g.t.Errorf("at the end of the answer the ledger has %+v; the model billed $%s", spent.Total, cost)
-	}
+	cost := price.Pico(billed.Input*400_000 + billed.Output*1_600_000)
+	check.That(g.t, spent.Total.Calls == 1 && spent.Total.Cost == cost, "at the end of the answer the ledger has %+v; the model billed $%s", spent.Total, cost)
 }
 
 func TestBuffered(t *testing.T) {
@@ -58,17 +55,12 @@ func TestBuffered(t *testing.T) {
 	body := r.rest(t)
 	c := decode(t, body)
 	g.checkSettled("user#ann", c.Usage.Total)
-	if r.status != 200 || c.Object != "chat.completion" || len(c.Choices) != 1 || c.Choices[0].Message.Content == "" || c.Usage.Total == 0 {
-		t.Errorf("%d %s", r.status, body)
-	}
-	if !strings.HasPrefix(r.prelude, `{"statusCode":200,"multiValueHeaders":{`) {
-		t.Errorf("prelude %s", r.prelude)
-	}
+	check.That(t, r.status == 200 && c.Object == "chat.completion" && len(c.Choices) == 1 && c.Choices[0].Message.Content != "" && c.Usage.Total != 0,
+		"%d %s", r.status, body)
+	check.That(t, strings.HasPrefix(r.prelude, `{"statusCode":200,"multiValueHeaders":{`), "prelude %s", r.prelude)
 	h := r.header
-	if h.Get("Content-Type") != "application/json" || h.Get("Cache-Control") != "no-store" || h.Get("X-Request-Id") == "" ||
-		h.Get("RateLimit") == "" || h.Get("X-Ratelimit-Limit-Tokens") != "20000" || h.Get("X-Max-Output-Tokens") != "400" {
-		t.Errorf("headers %v", h)
-	}
+	check.That(t, h.Get("Content-Type") == "application/json" && h.Get("Cache-Control") == "no-store" && h.Get("X-Request-Id") != "" && h.Get("RateLimit") != "" && h.Get("X-Ratelimit-Limit-Tokens") == "20000" && h.Get("X-Max-Output-Tokens") == "400",
+		"headers %v", h)
 	if r.Error != nil {
 		t.Error(r.Error)
 	}
@@ -89,30 +81,23 @@ func TestStreamed(t *testing.T) {
 	f := g.warm("generate")
 	i := g.ask(f, g.token("ann"), chat("ask", question, true), timeout)
 	r := open(t, i)
-	if r.status != 200 || !strings.HasPrefix(r.header.Get("Content-Type"), "text/event-stream") {
-		t.Fatalf("%d %v", r.status, r.header)
-	}
+	check.Must(t, r.status == 200 && strings.HasPrefix(r.header.Get("Content-Type"), "text/event-stream"), "%d %v", r.status, r.header)
 	var content string
 	for content == "" {
 		content = decode(t, r.event(t)).Choices[0].Delta.Content
 	}
 	before := words.Load()
-	if state := g.peek("user#ann"); state.InFlight != 1 {
-		t.Errorf("while the answer arrives %d calls are open", state.InFlight)
-	}
+	state := g.peek("user#ann")
+	check.That(t, state.InFlight == 1, "while the answer arrives %d calls are open", state.InFlight)
 	close(goOn)
 	var events []string
 	for !strings.HasSuffix(strings.Join(events, ""), "[DONE]") {
 		events = append(events, r.event(t))
 	}
-	if left := r.rest(t); left != "" {
-		t.Errorf("after [DONE]: %q", left)
-	}
+	check.Equal(t, r.rest(t), "", "after [DONE]")
 	usage := decode(t, events[len(events)-2]).Usage
 	g.checkSettled("user#ann", usage.Total)
-	if before > 4 || words.Load() <= before {
-		t.Errorf("the first chunk came when the model had written %d of %d parts", before, words.Load())
-	}
+	check.That(t, before <= 4 && words.Load() > before, "the first chunk came when the model had written %d of %d parts", before, words.Load())
 	finish := decode(t, events[len(events)-3])
 	if len(finish.Choices) != 1 || finish.Choices[0].FinishReason == nil || *finish.Choices[0].FinishReason != "stop" || usage.Total == 0 {
 		t.Errorf("the end is %q", events[len(events)-3:])
@@ -171,9 +156,8 @@ func TestWarm(t *testing.T) {
 			t.Errorf("step %d: %d %s", n, a.status, a.body)
 		}
 	}
-	if state := g.peek("user#ann"); state.InFlight != 0 {
-		t.Errorf("%d calls are open", state.InFlight)
-	}
+	state := g.peek("user#ann")
+	check.That(t, state.InFlight == 0, "%d calls are open", state.InFlight)
 	logged(t, f)
 }
 
@@ -183,18 +167,13 @@ func TestStrangeEvents(t *testing.T) {
 	g := newRig(t)
 	f := g.warm("generate")
 	for _, raw := range []string{`{}`, `null`, `{"httpMethod":"POST","path":"/v1/chat/completions","body":"!","isBase64Encoded":true}`} {
-		if a := whole(t, f.Invoke([]byte(raw), timeout)); a.status != 400 || decode(t, a.body).Error == nil {
-			t.Errorf("%s: %d %s", raw, a.status, a.body)
-		}
+		a := whole(t, f.Invoke([]byte(raw), timeout))
+		check.That(t, a.status == 400 && decode(t, a.body).Error != nil, "%s: %d %s", raw, a.status, a.body)
 	}
 	for _, raw := range []string{`"warm-up"`, `[]`, `{"httpMethod":7}`} {
 		answer, err := f.Invoke([]byte(raw), timeout).Answer(within(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if answer.Error == nil || answer.Error.Message == "" {
-			t.Errorf("%s: %+v", raw, answer)
-		}
+		check.OK(t, err)
+		check.That(t, answer.Error != nil && answer.Error.Message != "", "%s: %+v", raw, answer)
 	}
 	if a := whole(t, g.ask(f, "", chat("ask", question, false), timeout)); a.status != 200 {
 		t.Errorf("after them: %d %s", a.status, a.body)
@@ -214,9 +193,8 @@ func TestDeadline(t *testing.T) {
 			r := open(t, i)
 			a := answered{r.status, r.header, r.rest(t)}
 			state := g.peek("user#ann")
-			if left := time.Until(r.Deadline); left < time.Second {
-				t.Errorf("the answer ended %v before the deadline", left)
-			}
+			left := time.Until(r.Deadline)
+			check.That(t, left >= time.Second, "the answer ended %v before the deadline", left)
 			a.refused(t, 504, "provider_timeout")
 			if state.InFlight != 0 || used(state) != 0 {
 				t.Errorf("%d calls are open, %d tokens used", state.InFlight, used(state))
@@ -275,15 +253,11 @@ func TestStalledReader(t *testing.T) {
 	r := open(t, i)
 	r.event(t)
 	for g.peek("user#ann").InFlight > 0 {
-		if time.Now().After(r.Deadline) {
-			t.Fatal("not settled by the deadline")
-		}
+		check.Must(t, !time.Now().After(r.Deadline), "not settled by the deadline")
 		time.Sleep(50 * time.Millisecond)
 	}
 	r.rest(t)
-	if r.Error == nil || r.Error.Message == "" {
-		t.Errorf("the answer ended as if it were whole: %v", r.Error)
-	}
+	check.That(t, r.Error != nil && r.Error.Message != "", "the answer ended as if it were whole: %v", r.Error)
 	if spent := g.spent(); spent.Total.Calls != 1 || used(g.peek("user#ann")) < 400 {
 		t.Errorf("the ledger has %+v, %d tokens are used", spent.Total, used(g.peek("user#ann")))
 	}
@@ -317,9 +291,7 @@ func TestSIGTERM(t *testing.T) {
 	g := newRig(t)
 	ends := func(f *runtimeapi.Function) {
 		t.Helper()
-		if err := f.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, f.Signal(syscall.SIGTERM))
 		select {
 		case <-f.Exited():
 		case <-within(t).Done():
@@ -340,9 +312,8 @@ func TestSIGTERM(t *testing.T) {
 	if state := g.peek("user#ann"); len(state.Holds) != 1 || used(state) < 400 {
 		t.Errorf("%d holds, %d tokens used", len(state.Holds), used(state))
 	}
-	if a := whole(t, g.ask(g.warm("generate"), g.token("ann"), chat("ask", question, false), timeout)); a.status != 200 {
-		t.Errorf("the next call: %d %s", a.status, a.body)
-	}
+	a := whole(t, g.ask(g.warm("generate"), g.token("ann"), chat("ask", question, false), timeout))
+	check.That(t, a.status == 200, "the next call: %d %s", a.status, a.body)
 }
 
 // A store that is down neither keeps the function from starting nor lets calls pass.
@@ -353,9 +324,8 @@ func TestStoreDown(t *testing.T) {
 	begin := time.Now()
 	a := whole(t, g.ask(f, "", chat("ask", question, false), timeout))
 	a.refused(t, 503, "store_unavailable")
-	if took := time.Since(begin); took > 20*time.Second {
-		t.Errorf("after %v", took)
-	}
+	took := time.Since(begin)
+	check.That(t, took <= 20*time.Second, "after %v", took)
 	if calls, _ := g.stage.Upstream.Totals(); calls != 0 {
 		t.Errorf("%d calls", calls)
 	}
@@ -388,9 +358,7 @@ func TestEvents(t *testing.T) {
 		"no_context":    {401, "invalid_token"},
 	} {
 		raw, err := os.ReadFile("../../internal/lambdahttp/testdata/" + fixture + ".json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		a := whole(t, f.Invoke(raw, timeout))
 		if want.code != "" {
 			t.Run(fixture, func(t *testing.T) { a.refused(t, want.status, want.code) })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 )
 
@@ -20,13 +21,9 @@ import (
 func event(t *testing.T, fixture, method, path, token, body string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile("../../internal/lambdahttp/testdata/" + fixture + ".json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var e events.APIGatewayProxyRequest
-	if err := json.Unmarshal(raw, &e); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(raw, &e))
 	e.HTTPMethod, e.Path, e.Body = method, path, body
 	e.RequestContext.HTTPMethod, e.RequestContext.Path = method, "/prod"+path
 	if token != "" {
@@ -53,18 +50,14 @@ type response struct {
 func open(t *testing.T, i *runtimeapi.Invocation) *response {
 	t.Helper()
 	answer, err := i.Answer(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if answer.ContentType != runtimeapi.Streamed || answer.Error != nil {
 		body, _ := io.ReadAll(answer.Body)
 		t.Fatalf("%s, %v: %s", answer.ContentType, answer.Error, body)
 	}
 	r := &response{Answer: answer, header: http.Header{}, body: bufio.NewReaderSize(answer.Body, 16<<10)}
 	text, err := r.body.ReadSlice(0) // the gateway looks no further than 16 KB for it
-	if err != nil {
-		t.Fatalf("no prelude: %v in %q", err, text)
-	}
+	check.Must(t, err == nil, "no prelude: %v in %q", err, text)
 	r.prelude = string(text[:len(text)-1])
 	if zeros, err := r.body.Peek(7); err != nil || string(zeros) != "\x00\x00\x00\x00\x00\x00\x00" {
 		t.Fatalf("the prelude ends in %q, %v", zeros, err)
@@ -92,9 +85,7 @@ func open(t *testing.T, i *runtimeapi.Invocation) *response {
 func (r *response) rest(t *testing.T) string {
 	t.Helper()
 	body, err := io.ReadAll(r.body)
-	if err != nil {
-		t.Fatalf("%v after %q", err, body)
-	}
+	check.Must(t, err == nil, "%v after %q", err, body)
 	return string(body)
 }
 
@@ -102,9 +93,7 @@ func (r *response) rest(t *testing.T) string {
 func (r *response) event(t *testing.T) string {
 	t.Helper()
 	line, err := r.body.ReadString('\n')
-	if err != nil {
-		t.Fatalf("%v after %q", err, line)
-	}
+	check.Must(t, err == nil, "%v after %q", err, line)
 	if blank, err := r.body.ReadString('\n'); err != nil || blank != "\n" {
 		t.Fatalf("an event ends in %q, %v", blank, err)
 	}
@@ -124,12 +113,9 @@ func whole(t *testing.T, i *runtimeapi.Invocation) answered {
 	t.Helper()
 	r := open(t, i)
 	a := answered{r.status, r.header, r.rest(t)}
-	if late := time.Until(r.Deadline); late < 0 {
-		t.Errorf("the answer ended %v after the deadline: Lambda would have killed the process", -late)
-	}
-	if r.Error != nil {
-		t.Errorf("the answer ended in an error: %v", r.Error)
-	}
+	late := time.Until(r.Deadline)
+	check.That(t, late >= 0, "the answer ended %v after the deadline: Lambda would have killed the process", -late)
+	check.That(t, r.Error == nil, "the answer ended in an error: %v", r.Error)
 	select {
 	case <-i.Done():
 	case <-within(t).Done():
@@ -154,9 +140,8 @@ type completion struct {
 func decode(t *testing.T, body string) completion {
 	t.Helper()
 	var c completion
-	if err := json.Unmarshal([]byte(body), &c); err != nil {
-		t.Fatalf("%v: %s", err, body)
-	}
+	err := json.Unmarshal([]byte(body), &c)
+	check.Must(t, err == nil, "%v: %s", err, body)
 	return c
 }
 
@@ -164,12 +149,9 @@ func decode(t *testing.T, body string) completion {
 func (a answered) refused(t *testing.T, status int, code string) {
 	t.Helper()
 	c := decode(t, a.body)
-	if a.status != status || c.Error == nil || c.Error.Code != code || c.Error.Message == "" || c.Error.Type == "" {
-		t.Errorf("%d %s; want %d with code %s", a.status, a.body, status, code)
-	}
-	if a.header.Get("X-Should-Retry") == "" || a.header.Get("X-Request-Id") == "" {
-		t.Errorf("headers %v", a.header)
-	}
+	check.That(t, a.status == status && c.Error != nil && c.Error.Code == code && c.Error.Message != "" && c.Error.Type != "",
+		"%d %s; want %d with code %s", a.status, a.body, status, code)
+	check.That(t, a.header.Get("X-Should-Retry") != "" && a.header.Get("X-Request-Id") != "", "headers %v", a.header)
 }
 
 func decodeBody(r *http.Request, into any) {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
@@ -33,9 +34,7 @@ func testMain(m *testing.M) int {
 // program gives the path of a function, built as for deployment, but for this machine.
 func program(t *testing.T, name string) string {
 	t.Helper()
-	if err := buildAll(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, buildAll())
 	return scratch + "/" + name
 }
 

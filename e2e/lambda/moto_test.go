@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/mototest"
 )
 
@@ -32,42 +33,27 @@ func TestPageArrives(t *testing.T) {
 	cfg := startMoto(t)
 	topics, queues := sns.NewFromConfig(cfg), sqs.NewFromConfig(cfg)
 	topic, err := topics.CreateTopic(t.Context(), &sns.CreateTopicInput{Name: aws.String("pages")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	queue, err := queues.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("pager")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	made, err := queues.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: queue.QueueUrl,
 		AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if _, err := topics.Subscribe(t.Context(), &sns.SubscribeInput{TopicArn: topic.TopicArn, Protocol: aws.String("sqs"),
 		Endpoint: aws.String(made.Attributes["QueueArn"])}); err != nil {
 		t.Fatal(err)
 	}
 
 	g := newRig(t)
-	if a := whole(t, g.ask(g.warm("generate"), g.token("ann"), chat("ask", question, false), timeout)); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	a := whole(t, g.ask(g.warm("generate"), g.token("ann"), chat("ask", question, false), timeout))
+	check.Must(t, a.status == 200, "%d %s", a.status, a.body)
 	r, failure := tick(t, g.warm("spendalarm", "AWS_ENDPOINT_URL_SNS="+*cfg.BaseEndpoint, "TOPIC_ARN="+*topic.TopicArn))
-	if failure != nil || r["paged"] != "opened" {
-		t.Fatalf("%v, %v", r, failure)
-	}
+	check.Must(t, failure == nil && r["paged"] == "opened", "%v, %v", r, failure)
 	got, err := queues.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: queue.QueueUrl, WaitTimeSeconds: 10})
-	if err != nil || len(got.Messages) != 1 {
-		t.Fatalf("%v, %v", got, err)
-	}
+	check.Must(t, err == nil && len(got.Messages) == 1, "%v, %v", got, err)
 	var page struct{ TopicArn, Subject, Message string }
-	if err := json.Unmarshal([]byte(*got.Messages[0].Body), &page); err != nil {
-		t.Fatal(err)
-	}
-	if page.TopicArn != *topic.TopicArn || !strings.HasPrefix(page.Subject, "tokenfuse ALARM") || !strings.Contains(page.Message, "user#ann") {
-		t.Errorf("%+v", page)
-	}
+	check.OK(t, json.Unmarshal([]byte(*got.Messages[0].Body), &page))
+	check.That(t, page.TopicArn == *topic.TopicArn && strings.HasPrefix(page.Subject, "tokenfuse ALARM") && strings.Contains(page.Message, "user#ann"), "%+v", page)
 }
 
 // Secrets are read where the configuration says.
@@ -89,11 +75,9 @@ func TestSecretsOfMoto(t *testing.T) {
 	})
 	g.env = append(g.env, "AWS_ENDPOINT_URL_SSM="+*cfg.BaseEndpoint, "AWS_ENDPOINT_URL_SECRETS_MANAGER="+*cfg.BaseEndpoint)
 	for range 2 { // two instances tell callers apart by the same secret
-		if a := whole(t, g.ask(g.warm("generate"), "", chat("ask", question, false), timeout)); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		a := whole(t, g.ask(g.warm("generate"), "", chat("ask", question, false), timeout))
+		check.Must(t, a.status == 200, "%d %s", a.status, a.body)
 	}
-	if top := g.spent().Top; len(top) != 1 || top[0].Calls != 2 {
-		t.Errorf("%+v", top)
-	}
+	top := g.spent().Top
+	check.That(t, len(top) == 1 && top[0].Calls == 2, "%+v", top)
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // AWS's own runtime interface emulator takes the built program as Lambda does. It
@@ -30,9 +32,7 @@ func TestEmulator(t *testing.T) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = g.dir, &log, &log
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=AKIALOCAL", "AWS_SECRET_ACCESS_KEY=local",
 		"AWS_LAMBDA_FUNCTION_TIMEOUT=60"}, g.env...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, cmd.Start())
 	t.Cleanup(func() { // it ends the function, too
 		_ = cmd.Process.Signal(os.Interrupt)
 		_ = cmd.Wait()
@@ -43,41 +43,29 @@ func TestEmulator(t *testing.T) {
 	for n, stream := range []bool{false, true, false} {
 		prelude, body, ok := bytes.Cut(invokeEmulator(t, address, event(t, "stage_prefix", "POST", "/v1/chat/completions", g.token("ann"), chat("ask", question, stream))),
 			make([]byte, 8))
-		if !ok || !bytes.HasPrefix(prelude, []byte(`{"statusCode":200,"multiValueHeaders":{`)) {
-			t.Fatalf("call %d: the answer begins with %q", n, prelude)
-		}
-		if stream != strings.HasSuffix(string(body), "data: [DONE]\n\n") || !stream && decode(t, string(body)).Usage.Total == 0 {
-			t.Errorf("call %d: %s", n, body)
-		}
-		if state := g.peek("user#ann"); state.InFlight != 0 {
-			t.Errorf("call %d: %d are open", n, state.InFlight)
-		}
+		check.Must(t, ok && bytes.HasPrefix(prelude, []byte(`{"statusCode":200,"multiValueHeaders":{`)), "call %d: the answer begins with %q", n, prelude)
+		check.That(t, stream == strings.HasSuffix(string(body), "data: [DONE]\n\n") && (stream || decode(t, string(body)).Usage.Total != 0), "call %d: %s", n, body)
+		state := g.peek("user#ann")
+		check.That(t, state.InFlight == 0, "call %d: %d are open", n, state.InFlight)
 	}
-	if a := invokeEmulator(t, address, event(t, "stage_prefix", "POST", "/v1/chat/completions", "", "{")); !bytes.Contains(a, []byte(`"invalid_json"`)) {
-		t.Errorf("%s", a)
-	}
+	a := invokeEmulator(t, address, event(t, "stage_prefix", "POST", "/v1/chat/completions", "", "{"))
+	check.That(t, bytes.Contains(a, []byte(`"invalid_json"`)), "%s", a)
 }
 
 func invokeEmulator(t *testing.T, address string, event []byte) []byte {
 	t.Helper()
 	for {
 		req, err := http.NewRequestWithContext(within(t), http.MethodPost, "http://"+address+"/2015-03-31/functions/function/invocations", bytes.NewReader(event))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
-			if within(t).Err() != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, within(t).Err() == nil, "%v", err)
 			time.Sleep(10 * time.Millisecond) // it does not listen yet
 			continue
 		}
 		defer res.Body.Close()
 		answer, err := io.ReadAll(res.Body)
-		if err != nil || res.StatusCode != http.StatusOK {
-			t.Fatalf("%s, %v: %s", res.Status, err, answer)
-		}
+		check.Must(t, err == nil && res.StatusCode == http.StatusOK, "%s, %v: %s", res.Status, err, answer)
 		return answer
 	}
 }
@@ -85,9 +73,7 @@ func invokeEmulator(t *testing.T, address string, event []byte) []byte {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 	"github.com/tokenfuse/tokenfuse/testkit/stagetest"
 )
@@ -83,9 +84,7 @@ func (g *rig) configure(yaml string) {
 	if g.edit != nil {
 		yaml = g.edit(yaml)
 	}
-	if err := os.WriteFile(filepath.Join(g.dir, "tokenfuse.yaml"), []byte(yaml), 0o600); err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, os.WriteFile(filepath.Join(g.dir, "tokenfuse.yaml"), []byte(yaml), 0o600))
 }
 
 func (g *rig) serve(h http.Handler) (url string) {
@@ -97,9 +96,7 @@ func (g *rig) serve(h http.Handler) (url string) {
 // store is the way to the engine, past the hook.
 func (g *rig) store() http.Handler {
 	to, err := url.Parse(g.stage.Store)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.onStore != nil {
@@ -118,14 +115,11 @@ func (g *rig) store() http.Handler {
 func (g *rig) start(name string, env ...string) *runtimeapi.Function {
 	g.t.Helper()
 	f, err := runtimeapi.Start(g.t.Context(), program(g.t, name), g.dir, append(g.env, env...)...)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	g.t.Cleanup(func() {
 		f.Close()
-		if refused := f.Refused(); len(refused) > 0 {
-			g.t.Errorf("%s did what the runtime API refuses: %q", name, refused)
-		}
+		refused := f.Refused()
+		check.That(g.t, len(refused) == 0, "%s did what the runtime API refuses: %q", name, refused)
 		for _, secret := range []string{modelKey, fingerprintSecret, question} {
 			if strings.Contains(f.Log(), secret) {
 				g.t.Errorf("the log of %s shows %q:\n%s", name, secret, f.Log())
@@ -172,9 +166,7 @@ func chat(feature, text string, stream bool) string {
 func (g *rig) token(sub string) string {
 	g.t.Helper()
 	token, err := g.stage.Issuer.Token(issuer.Claims{Subject: sub})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return token
 }
 
@@ -182,13 +174,9 @@ func (g *rig) token(sub string) string {
 func (g *rig) peek(key string) bucket.State {
 	g.t.Helper()
 	b, err := bucket.New(g.stage.DynamoDB(), bucket.Options{Table: g.stage.Limits, LongestPeriod: tokensPeriod, ReserveTimeout: patience, AttemptTimeout: patience})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	state, err := b.Peek(g.t.Context(), key)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return state
 }
 
@@ -208,14 +196,10 @@ func used(state bucket.State) int64 {
 func (g *rig) spent() ledger.Summary {
 	g.t.Helper()
 	l, err := ledger.New(g.stage.DynamoDB(), ledger.Options{Table: g.stage.Spend})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	now := time.Now()
 	sum, err := l.Sum(g.t.Context(), now.Add(-time.Hour), now.Add(time.Minute))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return sum
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/tokenfuse/tokenfuse/internal/version"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 )
 
@@ -63,9 +64,7 @@ func TestCannotStart(t *testing.T) {
 					g.env = append(g.env, name+"=")
 				}
 				if test.remove {
-					if err := os.Remove(filepath.Join(g.dir, "tokenfuse.yaml")); err != nil {
-						t.Fatal(err)
-					}
+					check.OK(t, os.Remove(filepath.Join(g.dir, "tokenfuse.yaml")))
 				}
 				f := g.start(function)
 				select {
@@ -77,24 +76,16 @@ func TestCannotStart(t *testing.T) {
 					t.Errorf("%v", f.State())
 				}
 				lines := logged(t, f)
-				if len(lines) != 1 || lines[0]["msg"] != "the function cannot start" || lines[0]["level"] != "ERROR" {
-					t.Fatalf("the log: %v", lines)
-				}
-				if lines[0]["version"] != version.Number {
-					t.Errorf("it says version %v", lines[0]["version"])
-				}
+				check.Must(t, len(lines) == 1 && lines[0]["msg"] == "the function cannot start" && lines[0]["level"] == "ERROR", "the log: %v", lines)
+				check.That(t, lines[0]["version"] == version.Number, "it says version %v", lines[0]["version"])
 				said, _ := lines[0]["error"].(string)
 				for _, want := range test.says {
-					if !strings.Contains(said, want) {
-						t.Errorf("it says %q, and nothing of %q", said, want)
-					}
+					check.That(t, strings.Contains(said, want), "it says %q, and nothing of %q", said, want)
 				}
 				if f.InitError() != nil {
 					t.Errorf("it posted %v", f.InitError())
 				}
-				if strings.Contains(f.Log(), fingerprintSecret[:8]) {
-					t.Error("the log shows a part of a secret")
-				}
+				check.That(t, !strings.Contains(f.Log(), fingerprintSecret[:8]), "the log shows a part of a secret")
 			})
 		}
 	}
@@ -144,9 +135,8 @@ func TestSecretsOfAWS(t *testing.T) {
 			g.edit = func(yaml string) string { return strings.Replace(yaml, "{env: FINGERPRINT_SECRET}", where, 1) }
 		})
 		g.setSecrets(map[string]string{"app/fingerprint": fingerprintSecret})
-		if a := whole(t, g.ask(g.warm("generate"), "", chat("ask", question, false), time.Minute)); a.status != 200 {
-			t.Errorf("%s: %d %s", where, a.status, a.body)
-		}
+		a := whole(t, g.ask(g.warm("generate"), "", chat("ask", question, false), time.Minute))
+		check.That(t, a.status == 200, "%s: %d %s", where, a.status, a.body)
 		g.byEmail(g.warm("clearlimit")).refused(t, 404, "identity_not_found")
 	}
 }
@@ -155,14 +145,10 @@ func TestSecretsOfAWS(t *testing.T) {
 func (g *rig) byEmail(f *runtimeapi.Function) answered {
 	g.t.Helper()
 	var e events.APIGatewayProxyRequest
-	if err := json.Unmarshal(event(g.t, "iam", "GET", "/admin/limits", "", ""), &e); err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, json.Unmarshal(event(g.t, "iam", "GET", "/admin/limits", "", ""), &e))
 	e.QueryStringParameters, e.MultiValueQueryStringParameters = nil, map[string][]string{"email": {"ann@example.com"}}
 	raw, err := json.Marshal(e)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return buffered(g.t, f.Invoke(raw, timeout))
 }
 
@@ -197,8 +183,7 @@ func TestStartSaysItsVersion(t *testing.T) {
 		f := newRig(t).warm(function)
 		f.Close() // its log is whole then
 		lines := logged(t, f)
-		if len(lines) != 1 || lines[0]["msg"] != "the function starts" || lines[0]["level"] != "INFO" || lines[0]["version"] != version.Number {
-			t.Errorf("%s: the log: %v", function, lines)
-		}
+		check.That(t, len(lines) == 1 && lines[0]["msg"] == "the function starts" && lines[0]["level"] == "INFO" && lines[0]["version"] == version.Number,
+			"%s: the log: %v", function, lines)
 	}
 }

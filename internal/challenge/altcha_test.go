@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // solvedBy issues a challenge whose solution is soon found, and finds it as a
@@ -58,9 +60,7 @@ func TestChallengeIsBareALTCHA(t *testing.T) {
 	want := `^\{"parameters":\{"algorithm":"PBKDF2/SHA-256","cost":1000,"expiresAt":1796040300,"keyLength":32,` +
 		`"keyPrefix":"[0-9a-f]{32}","keySignature":"[0-9a-f]{64}","nonce":"[0-9a-f]{32}","salt":"[0-9a-f]{32}"\},` +
 		`"signature":"[0-9a-f]{64}"\}$`
-	if !regexp.MustCompile(want).MatchString(got) {
-		t.Errorf("got %s", got)
-	}
+	check.That(t, regexp.MustCompile(want).MatchString(got), "got %s", got)
 }
 
 func TestVerify(t *testing.T) {
@@ -80,9 +80,7 @@ func TestVerify(t *testing.T) {
 	}
 	raw := string(must(json.Marshal(payloadOf(challenge, counter, key))))
 	replaced := func(old, new string) string {
-		if !strings.Contains(raw, old) {
-			t.Fatalf("%s does not contain %s", raw, old)
-		}
+		check.Must(t, strings.Contains(raw, old), "%s does not contain %s", raw, old)
 		return base64.StdEncoding.EncodeToString([]byte(strings.Replace(raw, old, new, 1)))
 	}
 	good := changed(func(tree) {})
@@ -151,16 +149,12 @@ func TestVerify(t *testing.T) {
 	} {
 		c.t = start.Add(tc.at)
 		got, err := a.Verify(context.Background(), cmp.Or(tc.network, "net"), "192.0.2.1", tc.payload)
-		if !errors.Is(err, tc.want) {
-			t.Errorf("%s: %v, want %v", name, err, tc.want)
-		}
+		check.That(t, errors.Is(err, tc.want), "%s: %v, want %v", name, err, tc.want)
 		want := Solution{}
 		if tc.want == nil {
 			want = Solution{ID: challenge.Parameters.Nonce, Expires: start.Add(altchaLifetime + 2*clockSkew)}
 		}
-		if got.ID != want.ID || !got.Expires.Equal(want.Expires) {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
+		check.That(t, got.ID == want.ID && got.Expires.Equal(want.Expires), "%s: %v, want %v", name, got, want)
 	}
 }
 
@@ -179,9 +173,7 @@ func TestRefusalsAreTold(t *testing.T) {
 		ErrMissing, ErrMalformed, ErrForged, ErrExpired, ErrStolen, ErrElsewhere, ErrUnsolved, ErrUsed,
 		ErrPassMalformed, ErrPassForged, ErrPassExpired, ErrPassStolen,
 	} {
-		if seen[r.Error()] || !strings.HasSuffix(r.Error(), ".") {
-			t.Errorf("%q is no message of its own", r)
-		}
+		check.That(t, !seen[r.Error()] && strings.HasSuffix(r.Error(), "."), "%q is no message of its own", r)
 		seen[r.Error()] = true
 	}
 }
@@ -201,9 +193,7 @@ func TestDrawCounter(t *testing.T) {
 		var eighths [8]int
 		for range draws {
 			counter := drawCounter(tc.hardness)
-			if counter >= tc.n {
-				t.Fatalf("hardness %v: counter %d", tc.hardness, counter)
-			}
+			check.Must(t, counter < tc.n, "hardness %v: counter %d", tc.hardness, counter)
 			eighths[counter*8/tc.n]++
 		}
 		for _, got := range eighths {
@@ -247,12 +237,8 @@ func FuzzVerify(f *testing.F) {
 		for _, payload := range []string{string(raw), base64.StdEncoding.EncodeToString(raw)} {
 			s, err := a.Verify(context.Background(), "net", "", payload)
 			var refusal Refusal
-			if err != nil && !errors.As(err, &refusal) {
-				t.Errorf("%v is no refusal", err)
-			}
-			if err == nil && s.ID != nonce {
-				t.Errorf("accepted a challenge that was never given: %v", s)
-			}
+			check.That(t, err == nil || errors.As(err, &refusal), "%v is no refusal", err)
+			check.That(t, err != nil || s.ID == nonce, "accepted a challenge that was never given: %v", s)
 		}
 	})
 }

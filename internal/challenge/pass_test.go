@@ -6,18 +6,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestPass(t *testing.T) {
 	c := &clock{start}
 	p := must(NewPasses(secret, 30*time.Minute, c.now))
 	pass, token := p.Issue("today")
-	if !regexp.MustCompile(`^[A-Za-z0-9_-]{75}$`).MatchString(token) {
-		t.Errorf("token %q", token)
-	}
-	if !regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`).MatchString(pass.ID) {
-		t.Errorf("id %q", pass.ID)
-	}
+	check.That(t, regexp.MustCompile(`^[A-Za-z0-9_-]{75}$`).MatchString(token), "token %q", token)
+	check.That(t, regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`).MatchString(pass.ID), "id %q", pass.ID)
 	_, forged := must(NewPasses(otherSecret, 30*time.Minute, c.now)).Issue("today")
 	// The same secret signs challenges, with other keys.
 	challenge := must(must(NewAltcha(secret, c.now)).Create("today", 0))
@@ -48,16 +46,12 @@ func TestPass(t *testing.T) {
 	} {
 		c.t = start.Add(tc.at)
 		got, err := p.Check(tc.token, tc.networks...)
-		if !errors.Is(err, tc.want) {
-			t.Errorf("%s: %v, want %v", name, err, tc.want)
-		}
+		check.That(t, errors.Is(err, tc.want), "%s: %v, want %v", name, err, tc.want)
 		want := Pass{}
 		if tc.want == nil {
 			want = pass
 		}
-		if got != want {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
+		check.Equal(t, got, want, "%s", name)
 	}
 	if want := start.Add(30 * time.Minute); !pass.Expires.Equal(want) {
 		t.Errorf("expires %v, want %v", pass.Expires, want)
@@ -99,9 +93,7 @@ func TestPassesDiffer(t *testing.T) {
 		pass, _ := p.Issue("net")
 		ids[pass.ID] = true
 	}
-	if len(ids) != 1000 {
-		t.Errorf("%d ids of 1000 passes", len(ids))
-	}
+	check.Equal(t, len(ids), 1000, "ids of 1000 passes")
 	if _, err := NewPasses(secret, time.Second-1, time.Now); err == nil {
 		t.Error("a pass that expires at once is accepted")
 	}
@@ -124,12 +116,8 @@ func FuzzCheck(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token string) {
 		_, err := p.Check(token, "net", "other")
 		var refusal Refusal
-		if err != nil && !errors.As(err, &refusal) {
-			t.Errorf("%v is no refusal", err)
-		}
-		if err == nil && token != issuedBefore {
-			t.Errorf("accepted %q", token)
-		}
+		check.That(t, err == nil || errors.As(err, &refusal), "%v is no refusal", err)
+		check.That(t, err != nil || token == issuedBefore, "accepted %q", token)
 	})
 }
 

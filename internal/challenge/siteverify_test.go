@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // provider answers siteverify calls and keeps the last form.
@@ -28,9 +30,8 @@ func newProvider(t *testing.T, answer http.HandlerFunc) *provider {
 	p := &provider{}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.calls.Add(1)
-		if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" || r.URL.RawQuery != "" {
-			t.Errorf("%s %s, Content-Type %q", r.Method, r.URL, r.Header.Get("Content-Type"))
-		}
+		check.That(t, r.Method == http.MethodPost && r.Header.Get("Content-Type") == "application/x-www-form-urlencoded" && r.URL.RawQuery == "",
+			"%s %s, Content-Type %q", r.Method, r.URL, r.Header.Get("Content-Type"))
 		if err := r.ParseForm(); err != nil {
 			t.Error(err)
 		}
@@ -120,33 +121,24 @@ func TestSiteverify(t *testing.T) {
 			p := newProvider(t, says(status, tc.answer))
 			v := must(NewSiteverify(p.config(kind)))
 			got, err := v.Verify(context.Background(), "net", "192.0.2.1", payload)
-			if !errors.Is(err, tc.want) {
-				t.Errorf("%v, want %v", err, tc.want)
-			}
+			check.That(t, errors.Is(err, tc.want), "%v, want %v", err, tc.want)
 			if tc.want == nil {
 				id := sha256.Sum256([]byte(payload))
-				if got.ID != hex.EncodeToString(id[:]) || !got.Expires.After(start) {
-					t.Errorf("solution %v", got)
-				}
+				check.That(t, got.ID == hex.EncodeToString(id[:]) && got.Expires.After(start), "solution %v", got)
 			} else if got != (Solution{}) {
 				t.Errorf("solution %v", got)
 			}
-			if err != nil && strings.Contains(err.Error(), "s3cr3t") {
-				t.Errorf("%v tells the secret", err)
-			}
+			check.That(t, err == nil || !strings.Contains(err.Error(), "s3cr3t"), "%v tells the secret", err)
 			if tc.payload != "" {
-				if p.calls.Load() != 0 {
-					t.Error("the provider was asked")
-				}
+				check.That(t, p.calls.Load() == 0, "the provider was asked")
 				return
 			}
 			want := url.Values{"secret": {"s3cr3t&x"}, "response": {"tok&en"}, "remoteip": {"192.0.2.1"}}
 			if kind == "hcaptcha" {
 				want.Set("sitekey", "site")
 			}
-			if diff := cmp.Diff(want, *p.form.Load()); diff != "" || p.calls.Load() != 1 {
-				t.Errorf("%d calls, the form: %s", p.calls.Load(), diff)
-			}
+			diff := cmp.Diff(want, *p.form.Load())
+			check.That(t, diff == "" && p.calls.Load() == 1, "%d calls, the form: %s", p.calls.Load(), diff)
 		})
 	}
 }
@@ -158,9 +150,7 @@ func TestSiteverifyWithoutOptions(t *testing.T) {
 	if _, err := must(NewSiteverify(cfg)).Verify(context.Background(), "net", "", "token"); err != nil {
 		t.Error(err)
 	}
-	if p.form.Load().Has("remoteip") {
-		t.Error("an unknown address is told")
-	}
+	check.That(t, !p.form.Load().Has("remoteip"), "an unknown address is told")
 }
 
 // The secret goes nowhere else, and another server's yes is none.
@@ -172,9 +162,7 @@ func TestSiteverifyFollowsNoRedirect(t *testing.T) {
 			t.Errorf("%d: %v", status, err)
 		}
 	}
-	if n := other.calls.Load(); n != 0 {
-		t.Errorf("%d redirects were followed", n)
-	}
+	check.Equal(t, other.calls.Load(), 0, "redirects were followed")
 }
 
 func TestSiteverifyOutage(t *testing.T) {
@@ -201,16 +189,13 @@ func TestSiteverifyTimeout(t *testing.T) {
 		p := newProvider(t, answer)
 		t.Cleanup(p.CloseClientConnections)
 		v := must(NewSiteverify(p.config("turnstile")))
-		if v.client.Timeout != 5*time.Second {
-			t.Errorf("time-out %v", v.client.Timeout)
-		}
+		check.Equal(t, v.client.Timeout, 5*time.Second, "time-out")
 		v.client.Timeout = 50 * time.Millisecond
 		if _, err := v.Verify(context.Background(), "net", "", "token"); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if n := p.calls.Load(); n > 1 {
-			t.Errorf("%s: %d calls", name, n)
-		}
+		n := p.calls.Load()
+		check.That(t, n <= 1, "%s: %d calls", name, n)
 	}
 }
 
@@ -232,12 +217,9 @@ func TestSiteverifyTestSecrets(t *testing.T) {
 		v := must(NewSiteverify(cfg))
 		// Tests always send the same token: it has to serve more than once.
 		first, err := v.Verify(context.Background(), "net", "", "XXXX.DUMMY.TOKEN.XXXX")
-		if err != nil || !first.Expires.After(start) {
-			t.Errorf("%s: %v, %v", kind, first, err)
-		}
-		if second := must(v.Verify(context.Background(), "net", "", "XXXX.DUMMY.TOKEN.XXXX")); second.ID == first.ID {
-			t.Errorf("%s: the same id twice", kind)
-		}
+		check.That(t, err == nil && first.Expires.After(start), "%s: %v, %v", kind, first, err)
+		second := must(v.Verify(context.Background(), "net", "", "XXXX.DUMMY.TOKEN.XXXX"))
+		check.That(t, second.ID != first.ID, "%s: the same id twice", kind)
 	}
 	for name, cfg := range map[string]SiteverifyConfig{
 		"no secret":    {Kind: "turnstile", Now: time.Now},

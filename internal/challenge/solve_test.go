@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const solver = "../../examples/altcha-solve.mjs"
@@ -23,15 +25,11 @@ func TestOfficialLibrarySolves(t *testing.T) {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, stderr.String())
-	}
+	check.Must(t, err == nil, "%v: %s", err, stderr.String())
 	payload := strings.TrimSuffix(string(out), "\n")
 
 	s, err := a.Verify(context.Background(), "net", "", payload)
-	if err != nil || s.ID != challenge.Parameters.Nonce {
-		t.Errorf("%v, %v", s, err)
-	}
+	check.That(t, err == nil && s.ID == challenge.Parameters.Nonce, "%v, %v", s, err)
 	if _, err := a.Verify(context.Background(), "other", "", payload); !errors.Is(err, ErrStolen) {
 		t.Errorf("for another network: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tokenfuse/tokenfuse/internal/dynamo"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -65,9 +66,7 @@ func TestClaimOfOneSolution(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if won.Load() != 1 || lost.Load() != int64(1+round) {
-			t.Errorf("%d claims: %d won, %d lost", 2+round, won.Load(), lost.Load())
-		}
+		check.That(t, won.Load() == 1 && lost.Load() == int64(1+round), "%d claims: %d won, %d lost", 2+round, won.Load(), lost.Load())
 	}
 }
 
@@ -99,18 +98,13 @@ func TestClaimThroughFaults(t *testing.T) {
 			if err := u.Claim(context.Background(), s); !errors.Is(err, tc.want) {
 				t.Fatalf("%v, want %v", err, tc.want)
 			}
-			if n := net.sends.Load(); n != tc.sends {
-				t.Errorf("%d sends, want %d", n, tc.sends)
-			}
-			if err := net.Deliver(); err != nil {
-				t.Fatal(err)
-			}
+			check.Equal(t, net.sends.Load(), tc.sends, "sends")
+			check.OK(t, net.Deliver())
 			if tc.want == nil {
 				// Nobody else gets it, whatever arrived late.
 				other := NewUsed(net.db, u.table, time.Now)
-				if err := other.Claim(context.Background(), s); !errors.Is(err, ErrUsed) {
-					t.Errorf("another's claim: %v", err)
-				}
+				err := other.Claim(context.Background(), s)
+				check.That(t, errors.Is(err, ErrUsed), "another's claim: %v", err)
 			}
 		})
 	}
@@ -121,9 +115,8 @@ func TestClaimIsBounded(t *testing.T) {
 	u, _ := newUsed(t, []faults.Fault{faults.Hang})
 	began := time.Now()
 	err := u.Claim(context.Background(), solution("id"))
-	if took := time.Since(began); !errors.Is(err, ErrUnavailable) || took > claimTimeout+time.Second {
-		t.Errorf("%v after %v", err, took)
-	}
+	took := time.Since(began)
+	check.That(t, errors.Is(err, ErrUnavailable) && took <= claimTimeout+time.Second, "%v after %v", err, took)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := u.Claim(ctx, solution("id")); !errors.Is(err, ErrUnavailable) {
@@ -137,19 +130,14 @@ func TestClaimIsRememberedAsLongAsNeeded(t *testing.T) {
 	c := &clock{start}
 	u.now = c.now
 	s := Solution{ID: "id", Expires: start.Add(90*time.Second + 1)}
-	if err := u.Claim(context.Background(), s); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, u.Claim(context.Background(), s))
 	got, err := net.db.GetItem(context.Background(), &dynamodb.GetItemInput{
 		TableName: &u.table, Key: dynamo.Key("used#id"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	expires, ok := got.Item["expires"].(*types.AttributeValueMemberN)
-	if want := strconv.FormatInt(start.Unix()+91, 10); !ok || expires.Value != want {
-		t.Errorf("item %v, want expires %s", got.Item, want)
-	}
+	want := strconv.FormatInt(start.Unix()+91, 10)
+	check.That(t, ok && expires.Value == want, "item %v, want expires %s", got.Item, want)
 
 	c.t = s.Expires.Add(-1)
 	if err := u.Claim(context.Background(), s); !errors.Is(err, ErrUsed) {

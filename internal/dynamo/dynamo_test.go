@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestValuesAndBack(t *testing.T) {
@@ -18,13 +20,9 @@ func TestValuesAndBack(t *testing.T) {
 		if got, ok := NumberOf(it, name); !ok || got != want {
 			t.Errorf("%s: %d, %t, want %d", name, got, ok, want)
 		}
-		if got := TextOf(it, name); got != "" {
-			t.Errorf("the number %s reads as the text %q", name, got)
-		}
+		check.Equal(t, TextOf(it, name), "", "the number %s reads as the text", name)
 	}
-	if got := TextOf(it, Partition); got != "user#1" {
-		t.Errorf("the key reads as %q", got)
-	}
+	check.Equal(t, TextOf(it, Partition), "user#1", "the key reads as")
 	it["fraction"], it["beyond"] = &types.AttributeValueMemberN{Value: "1.5"}, &types.AttributeValueMemberN{Value: "9223372036854775808"}
 	for _, name := range []string{Partition, "fraction", "beyond", "absent"} {
 		if got, ok := NumberOf(it, name); ok {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestCanonical(t *testing.T) {
@@ -41,9 +43,7 @@ func FuzzCanonical(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !utf8.ValidString(once) || len(once) > 40*maxAddressBytes {
-			t.Errorf("%q became %q", email, once)
-		}
+		check.That(t, utf8.ValidString(once) && len(once) <= 40*maxAddressBytes, "%q became %q", email, once)
 		if twice, err := canonical(once); len(once) <= maxAddressBytes && (twice != once || err != nil) {
 			t.Errorf("%q became %q, then %q, %v", email, once, twice, err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -46,17 +47,13 @@ func newWorld(t *testing.T) *world {
 func (w *world) process(secret []byte) *Index {
 	w.t.Helper()
 	x, err := New(w.db, w.table, secret, func() time.Time { return w.now })
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 	return x
 }
 
 func (w *world) learn(x *Index, email, sub string) {
 	w.t.Helper()
-	if err := x.Learn(w.t.Context(), email, sub); err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, x.Learn(w.t.Context(), email, sub))
 }
 
 func (w *world) wantUsers(x *Index, email string, want ...string) {
@@ -84,9 +81,7 @@ func TestFindsWhomItLearned(t *testing.T) {
 	w.now = w.now.Add(10 * 24 * time.Hour)
 	w.wantUsers(x, "a@example.com", "124")
 
-	if strings.Contains(strings.ToLower(w.sent.String()), "example") {
-		t.Error("an address was sent to the store")
-	}
+	check.That(t, !strings.Contains(strings.ToLower(w.sent.String()), "example"), "an address was sent to the store")
 }
 
 func TestCostsAWriteAWeek(t *testing.T) {
@@ -97,9 +92,8 @@ func TestCostsAWriteAWeek(t *testing.T) {
 		for range 10 {
 			w.learn(x, "a@example.com", "123")
 		}
-		if want := int64(1 + day/7); w.calls.Load() != want {
-			t.Fatalf("%d calls by day %d, want %d", w.calls.Load(), day, want)
-		}
+		want := int64(1 + day/7)
+		check.Must(t, w.calls.Load() == want, "%d calls by day %d, want %d", w.calls.Load(), day, want)
 		w.now = w.now.Add(24 * time.Hour)
 	}
 	// A second process asks once; the record is fresh and stays as it is.
@@ -107,16 +101,12 @@ func TestCostsAWriteAWeek(t *testing.T) {
 	other := w.process(secret)
 	w.learn(other, "a@example.com", "123")
 	w.learn(other, "a@example.com", "123")
-	if w.calls.Load() != 1 {
-		t.Errorf("%d calls", w.calls.Load())
-	}
+	check.Equal(t, w.calls.Load(), 1, "calls")
 	w.calls.Store(0)
 	w.learn(x, "", "123")
 	w.learn(x, "nobody", "123")
 	w.learn(x, "b@example.com", "")
-	if w.calls.Load() != 0 {
-		t.Error("nothing to learn, and a call was made")
-	}
+	check.That(t, w.calls.Load() == 0, "nothing to learn, and a call was made")
 }
 
 func TestStoreFails(t *testing.T) {
@@ -137,9 +127,7 @@ func TestStoreFails(t *testing.T) {
 	for range 100 {
 		w.learn(x, "a@example.com", "123")
 	}
-	if w.calls.Load() != 0 {
-		t.Errorf("%d calls", w.calls.Load())
-	}
+	check.Equal(t, w.calls.Load(), 0, "calls")
 	w.fault = faults.None
 	w.now = w.now.Add(time.Minute)
 	w.learn(x, "a@example.com", "123") // a failure is not remembered as done

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tokenfuse/tokenfuse/internal/dynamo"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const (
@@ -87,9 +88,7 @@ func TestAddressThatMoves(t *testing.T) {
 					if c.sub != "" {
 						w.learn(x, address, c.sub)
 					}
-					if t.Failed() {
-						t.Fatalf("call %d", i)
-					}
+					check.Must(t, !t.Failed(), "call %d", i)
 					w.wantUsers(x, address, c.want...)
 				}
 			})
@@ -109,9 +108,8 @@ func TestSharedAddressCostsAWriteAWeek(t *testing.T) {
 			w.learn(x, address, []string{"ann", "bea"}[i%2])
 		}
 		// ann, bea, and ann again since bea was new; then both once a week.
-		if want := int64(3 + 2*(d/7)); w.calls.Load() != want {
-			t.Fatalf("%d writes after %d days, want %d", w.calls.Load(), d+1, want)
-		}
+		want := int64(3 + 2*(d/7))
+		check.Must(t, w.calls.Load() == want, "%d writes after %d days, want %d", w.calls.Load(), d+1, want)
 		w.now = w.now.Add(day - 50*time.Minute)
 	}
 }
@@ -130,20 +128,15 @@ func TestFloodMakesOneWrite(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if w.calls.Load() != 1 {
-		t.Errorf("%d writes", w.calls.Load())
-	}
+	check.Equal(t, w.calls.Load(), 1, "writes")
 	// An address of very many users is not remembered without bound.
 	for i := range 3 * perAddress {
 		w.learn(x, address, fmt.Sprint("user", i))
 	}
 	key, err := x.key(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(x.usersOf(key)); n > perAddress {
-		t.Errorf("%d users are remembered", n)
-	}
+	check.OK(t, err)
+	n := len(x.usersOf(key))
+	check.That(t, n <= perAddress, "%d users are remembered", n)
 }
 
 // Items of the version before know when a user was last seen, and no more. Two users
@@ -153,9 +146,7 @@ func TestItemOfTheVersionBefore(t *testing.T) {
 	w := newWorld(t)
 	x := w.process(secret)
 	key, err := x.key(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	item := dynamo.Key(key)
 	item["s_ann"], item["s_bea"], item["expires"] = dynamo.Seconds(w.now.Add(-10*day)), dynamo.Seconds(w.now.Add(-3*day)), dynamo.Seconds(w.now.Add(80*day))
 	if _, err := w.db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &w.table, Item: item}); err != nil {

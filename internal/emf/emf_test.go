@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestWrite(t *testing.T) {
@@ -19,22 +21,16 @@ func TestWrite(t *testing.T) {
 		Group{Dimensions: []Dimension{{"Nothing", "said"}}},
 	)
 	var got, want any
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(`{
+	check.OK(t, json.Unmarshal(out.Bytes(), &got))
+	check.OK(t, json.Unmarshal([]byte(`{
 		"_aws": {"Timestamp": 1800000000123, "CloudWatchMetrics": [
 			{"Namespace": "tokenfuse", "Dimensions": [["Feature", "Tier"]], "Metrics": [{"Name": "Admitted", "Unit": "Count"}, {"Name": "StoreLatency", "Unit": "Milliseconds"}]},
 			{"Namespace": "tokenfuse", "Dimensions": [["Limit"]], "Metrics": [{"Name": "Denied", "Unit": "Count"}]}]},
-		"Feature": "docqa", "Tier": "user", "Limit": "tokens", "Admitted": 1, "StoreLatency": 3.5, "Denied": 1}`), &want); err != nil {
-		t.Fatal(err)
-	}
+		"Feature": "docqa", "Tier": "user", "Limit": "tokens", "Admitted": 1, "StoreLatency": 3.5, "Denied": 1}`), &want))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if bytes.Count(out.Bytes(), []byte("\n")) != 1 {
-		t.Error("not one line")
-	}
+	check.That(t, bytes.Count(out.Bytes(), []byte("\n")) == 1, "not one line")
 }
 
 func TestNothingToWrite(t *testing.T) {
@@ -43,7 +39,5 @@ func TestNothingToWrite(t *testing.T) {
 	w.Write()
 	w.Write(Group{Dimensions: []Dimension{{"Feature", "docqa"}}})
 	w.Write(Group{Metrics: []Metric{{"Odd", None, math.NaN()}}})
-	if out.Len() != 0 {
-		t.Errorf("wrote %s", out.String())
-	}
+	check.That(t, out.Len() == 0, "wrote %s", out.String())
 }

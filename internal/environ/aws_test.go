@@ -11,6 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Each client signs as the function's role, in its region, and asks the address that
@@ -38,13 +40,10 @@ func TestAWS(t *testing.T) {
 			t.Setenv("AWS_ENDPOINT_URL_"+service, server.URL)
 			asked = nil
 			ask()
-			if asked == nil {
-				t.Fatal("another address was asked")
-			}
+			check.Must(t, asked != nil, "another address was asked")
 			signed := asked.Header.Get("Authorization")
-			if !strings.Contains(signed, "Credential=AKIATEST/") || !strings.Contains(signed, "/eu-central-1/") || asked.Header.Get("X-Amz-Security-Token") != "session" {
-				t.Errorf("signed %q with token %q", signed, asked.Header.Get("X-Amz-Security-Token"))
-			}
+			check.That(t, strings.Contains(signed, "Credential=AKIATEST/") && strings.Contains(signed, "/eu-central-1/") && asked.Header.Get("X-Amz-Security-Token") == "session",
+				"signed %q with token %q", signed, asked.Header.Get("X-Amz-Security-Token"))
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func rates(t *rapid.T, name string) price.Rates {
@@ -45,12 +46,8 @@ func TestWorthOfTokens(t *testing.T) {
 		}
 		for n := range best {
 			got := price.Pico(p.worth(int64(n)))
-			if got < best[n] {
-				t.Fatalf("%d tokens can cost %d, not only %d", n, best[n], got)
-			}
-			if got > best[n]+dearest {
-				t.Fatalf("%d tokens cost at most %d, so %d is too pessimistic", n, best[n], got)
-			}
+			check.Must(t, got >= best[n], "%d tokens can cost %d, not only %d", n, best[n], got)
+			check.Must(t, got <= best[n]+dearest, "%d tokens cost at most %d, so %d is too pessimistic", n, best[n], got)
 		}
 	})
 }
@@ -64,16 +61,10 @@ func TestPoolBound(t *testing.T) {
 			Period: time.Duration(rapid.Int64Range(1, 366*86400).Draw(t, "seconds")) * time.Second}
 		got := poolBound(p).amount
 		periods := int64((time.Hour + p.Period - 1) / p.Period)
-		if got > Amount(p.Ceiling).times(periods) {
-			t.Fatalf("%s is more than %d periods of %s", got, periods, p.Ceiling)
-		}
-		if got < Amount(p.Burst()) || p.Period == time.Hour && got != Amount(p.Ceiling) {
-			t.Fatalf("%s is too little", got)
-		}
+		check.Must(t, got <= Amount(p.Ceiling).times(periods), "%s is more than %d periods of %s", got, periods, p.Ceiling)
+		check.Must(t, got >= Amount(p.Burst()) && (p.Period != time.Hour || got == Amount(p.Ceiling)), "%s is too little", got)
 	})
-	if got := poolBound(&policy.Pool{Ceiling: 7 * price.Dollar, Period: time.Hour}).amount; got != 7*dollar {
-		t.Errorf("an hour of $7 an hour is %s", got)
-	}
+	check.Equal(t, poolBound(&policy.Pool{Ceiling: 7 * price.Dollar, Period: time.Hour}).amount, 7*dollar, "an hour of $7 an hour is")
 }
 
 // drawn is a policy with everything that bounds, or not.
@@ -130,26 +121,14 @@ func TestOrder(t *testing.T) {
 		amounts := map[string]Amount{}
 		for _, l := range r.Lines {
 			amounts[fmt.Sprint(l.Who, " ", l.Tier, " ", l.Feature)] = l.With
-			if l.With > l.Without || l.With > l.Limits {
-				t.Fatalf("the bundle makes it worse: %+v", l)
-			}
-			if l.Answered > l.With || (l.Answered == Unbounded) != (l.AnsweredBy == "") && l.Answered != 0 {
-				t.Fatalf("answered calls: %+v", l)
-			}
-			if l.With < 0 || l.Without < 0 || l.DearestCall < 0 {
-				t.Fatalf("negative: %+v", l)
-			}
-			if (l.With == Unbounded) != (l.By == "") && l.With != 0 {
-				t.Fatalf("bounded by %q: %+v", l.By, l)
-			}
-			if l.With > r.Everybody {
-				t.Fatalf("more than everybody's %s: %+v", r.Everybody, l)
-			}
+			check.Must(t, l.With <= l.Without && l.With <= l.Limits, "the bundle makes it worse: %+v", l)
+			check.Must(t, l.Answered <= l.With && ((l.Answered == Unbounded) == (l.AnsweredBy == "") || l.Answered == 0), "answered calls: %+v", l)
+			check.Must(t, l.With >= 0 && l.Without >= 0 && l.DearestCall >= 0, "negative: %+v", l)
+			check.Must(t, (l.With == Unbounded) == (l.By == "") || l.With == 0, "bounded by %q: %+v", l.By, l)
+			check.Must(t, l.With <= r.Everybody, "more than everybody's %s: %+v", r.Everybody, l)
 			if tier := p.Tiers[l.Tier]; tier != nil {
 				for _, pool := range p.PoolsFor(tier) {
-					if l.With > poolBound(pool).amount {
-						t.Fatalf("above pool %s: %+v", pool.Name, l)
-					}
+					check.Must(t, l.With <= poolBound(pool).amount, "above pool %s: %+v", pool.Name, l)
 				}
 			}
 		}
@@ -157,18 +136,13 @@ func TestOrder(t *testing.T) {
 			last := Amount(0)
 			for _, who := range []Who{Client, Network, ManyNetworks, AllAnonymous} {
 				got := amounts[fmt.Sprint(who, " anonymous ", feature)]
-				if got < last {
-					t.Fatalf("%s %s costs %s, less than its part's %s", who, feature, got, last)
-				}
-				if got > amounts[fmt.Sprint(who, " anonymous ")] {
-					t.Fatalf("%s costs more with %s alone than with any feature", who, feature)
-				}
+				check.Must(t, got >= last, "%s %s costs %s, less than its part's %s", who, feature, got, last)
+				check.Must(t, got <= amounts[fmt.Sprint(who, " anonymous ")], "%s costs more with %s alone than with any feature", who, feature)
 				last = got
 			}
 		}
-		if r.OneScript > r.Everybody || r.OneScriptToday < r.OneScript && r.OneScript != Unbounded {
-			t.Fatalf("one script: %s, %s of %s", r.OneScriptToday, r.OneScript, r.Everybody)
-		}
+		check.Must(t, r.OneScript <= r.Everybody && (r.OneScriptToday >= r.OneScript || r.OneScript == Unbounded),
+			"one script: %s, %s of %s", r.OneScriptToday, r.OneScript, r.Everybody)
 	})
 }
 
@@ -190,18 +164,16 @@ func TestAmount(t *testing.T) {
 		{Unbounded, "no bound", "null"},
 	} {
 		data, err := json.Marshal(test.amount)
-		if test.amount.String() != test.text || string(data) != test.json || err != nil {
-			t.Errorf("got %s, %s, %v, want %s, %s", test.amount, data, err, test.text, test.json)
-		}
+		check.That(t, test.amount.String() == test.text && string(data) == test.json && err == nil,
+			"got %s, %s, %v, want %s, %s", test.amount, data, err, test.text, test.json)
 		var back Amount
 		if err := json.Unmarshal(data, &back); err != nil || back != test.amount {
 			t.Errorf("%s came back as %d, %v", data, back, err)
 		}
 	}
 	for _, s := range []string{`1`, `""`, `"."`, `".5"`, `"-1"`, `"1e3"`, `"1,000"`, `"0.0000000000001"`, `"9223372.036854775808"`, `"1.2.3"`, `[]`, `true`} {
-		if err := json.Unmarshal([]byte(s), new(Amount)); err == nil {
-			t.Errorf("%s is taken for an amount", s)
-		}
+		err := json.Unmarshal([]byte(s), new(Amount))
+		check.That(t, err != nil, "%s is taken for an amount", s)
 	}
 }
 
@@ -220,8 +192,6 @@ func TestArithmeticSaturates(t *testing.T) {
 		"exact share":       {share(9, 1, 3), 3},
 		"large share":       {share(half, 1_000_000, 1_000_000), half},
 	} {
-		if test.got != test.want {
-			t.Errorf("%s: got %d, want %d", name, test.got, test.want)
-		}
+		check.Equal(t, test.got, test.want, "%s: got", name)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")
@@ -20,9 +21,7 @@ var update = flag.Bool("update", false, "write testdata anew")
 func parse(t *testing.T, file string) *policy.Policy {
 	t.Helper()
 	p, err := policy.Parse([]byte(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return p
 }
 
@@ -54,9 +53,7 @@ fingerprint: {secret: {env: F}}
 func with(t *testing.T, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
-		if strings.Count(small, pairs[i]) != 1 {
-			t.Fatalf("%q is not in the file once", pairs[i])
-		}
+		check.Must(t, strings.Count(small, pairs[i]) == 1, "%q is not in the file once", pairs[i])
 	}
 	return strings.NewReplacer(pairs...).Replace(small)
 }
@@ -78,9 +75,7 @@ func find(t *testing.T, r Report, who Who, tier, feature string) Line {
 			found = append(found, l)
 		}
 	}
-	if len(found) != 1 {
-		t.Fatalf("%d lines of %s %s %s", len(found), who, tier, feature)
-	}
+	check.Must(t, len(found) == 1, "%d lines of %s %s %s", len(found), who, tier, feature)
 	return found[0]
 }
 
@@ -162,12 +157,8 @@ func TestByHand(t *testing.T) {
 			t.Parallel()
 			r := Of(parse(t, with(t, test.changes...)))
 			l := find(t, r, test.who, test.tier, test.feature)
-			if got := l.answeredCalls(); got != test.answered {
-				t.Errorf("answered calls: got %s, want %s", got, test.answered)
-			}
-			if got := l.whateverIsBilled(); got != test.billed {
-				t.Errorf("whatever is billed: got %s, want %s", got, test.billed)
-			}
+			check.Equal(t, l.answeredCalls(), test.answered, "answered calls: got")
+			check.Equal(t, l.whateverIsBilled(), test.billed, "whatever is billed: got")
 		})
 	}
 }
@@ -185,9 +176,7 @@ func TestAnyFeature(t *testing.T) {
 		"read": "333.80, 0.0244, requests",
 		"":     "333.80, 0.0244, requests",
 	} {
-		if got := find(t, r, Client, "anonymous", feature).answeredCalls(); got != want {
-			t.Errorf("%q: got %s, want %s", feature, got, want)
-		}
+		check.Equal(t, find(t, r, Client, "anonymous", feature).answeredCalls(), want, "%q: got", feature)
 	}
 }
 
@@ -223,13 +212,10 @@ func TestSummary(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			r := Of(parse(t, with(t, test.changes...)))
-			if r.Summary != test.want {
-				t.Errorf("got  %s\nwant %s", r.Summary, test.want)
-			}
+			check.Equal(t, r.Summary, test.want, "r.Summary")
 			var b bytes.Buffer
-			if err := r.Write(&b); err != nil || !strings.HasPrefix(b.String(), test.want+"\n") {
-				t.Errorf("%v\n%s", err, &b)
-			}
+			err := r.Write(&b)
+			check.That(t, err == nil && strings.HasPrefix(b.String(), test.want+"\n"), "%v\n%s", err, &b)
 		})
 	}
 }
@@ -243,9 +229,8 @@ func TestSuggestedAlarm(t *testing.T) {
 		{Unbounded, Unbounded},
 		{0, Unbounded},
 	} {
-		if got := suggest(test.everybody); got.Threshold != test.want || got.Factor != 4 || got.Why == "" {
-			t.Errorf("%s: %+v, want %s", test.everybody, got, test.want)
-		}
+		got := suggest(test.everybody)
+		check.That(t, got.Threshold == test.want && got.Factor == 4 && got.Why != "", "%s: %+v, want %s", test.everybody, got, test.want)
 	}
 }
 
@@ -256,30 +241,20 @@ const dollar = Amount(price.Dollar)
 func TestSample(t *testing.T) {
 	t.Parallel()
 	p, err := policy.Load("../../tokenfuse.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	r := Of(p)
 	var got bytes.Buffer
-	if err := r.Write(&got); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.Write(&got))
 	const golden = "testdata/sample.txt"
 	if *update {
-		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(golden, got.Bytes(), 0o644))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if diff := gocmp.Diff(string(want), got.String()); diff != "" {
 		t.Error(diff)
 	}
-	if r.Alarm.Threshold != Amount(p.Alarm.Threshold) {
-		t.Errorf("the sample's alarm is %s and we suggest %s", p.Alarm.Threshold, r.Alarm.Threshold)
-	}
+	check.Equal(t, r.Alarm.Threshold, Amount(p.Alarm.Threshold), "the sample's alarm is %s and we suggest", p.Alarm.Threshold)
 }
 
 func TestJSON(t *testing.T) {
@@ -287,20 +262,15 @@ func TestJSON(t *testing.T) {
 	for _, file := range []string{small, with(t, noPools, "", tierPool, "")} {
 		r := Of(parse(t, file))
 		data, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		var back Report
-		if err := json.Unmarshal(data, &back); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, json.Unmarshal(data, &back))
 		if diff := gocmp.Diff(r, back); diff != "" {
 			t.Error(diff)
 		}
 	}
 	// The names that programs rely on.
 	data, err := json.Marshal(Of(parse(t, small)).Lines[0])
-	if want := `{"who":"client","tier":"anonymous","dearest_call_usd":"0.002","without_usd_per_hour":"54.72","with_usd_per_hour":"2.44","bounded_by":"requests","limits_usd_per_hour":"2.44","limits_bounded_by":"requests","answered_usd_per_hour":"0.2","answered_bounded_by":"tokens"}`; err != nil || string(data) != want {
-		t.Errorf("got  %s, %v\nwant %s", data, err, want)
-	}
+	want := `{"who":"client","tier":"anonymous","dearest_call_usd":"0.002","without_usd_per_hour":"54.72","with_usd_per_hour":"2.44","bounded_by":"requests","limits_usd_per_hour":"2.44","limits_bounded_by":"requests","answered_usd_per_hour":"0.2","answered_bounded_by":"tokens"}`
+	check.That(t, err == nil && string(data) == want, "got  %s, %v\nwant %s", data, err, want)
 }

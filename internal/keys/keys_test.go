@@ -8,6 +8,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
 	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // What is formed is read again as what it was; ids are as their makers make them.
@@ -15,17 +16,11 @@ func TestIdentityReadsWhatKeyForms(t *testing.T) {
 	t.Parallel()
 	secret := []byte("a-secret-of-some-length")
 	keyer, err := fingerprint.New(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	passes, err := challenge.NewPasses(secret, time.Minute, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	network, err := keyer.Network(netip.MustParseAddr("203.0.113.7"), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	pass, _ := passes.Issue(network)
 	for kind, id := range map[keys.Kind]string{keys.User: "auth0|ann", keys.Network: network, keys.Pass: pass.ID} {
 		if gotKind, gotID, ok := keys.Identity(kind.Key(id)); !ok || gotKind != kind || gotID != id {

@@ -11,18 +11,16 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func loadEvent(t testing.TB, name string) *events.APIGatewayProxyRequest {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var e *events.APIGatewayProxyRequest
-	if err := json.Unmarshal(data, &e); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(data, &e))
 	return e
 }
 
@@ -61,23 +59,15 @@ func TestNewRequestFromRealEvents(t *testing.T) {
 			t.Parallel()
 			e := loadEvent(t, tt.event)
 			r, err := NewRequest(t.Context(), e)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			got := request{r.Method, r.RequestURI, r.URL.Path, r.Host, r.RemoteAddr, string(body)}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if r.URL.RequestURI() != r.RequestURI || r.URL.IsAbs() {
-				t.Errorf("URL is %#v, want the parts of %s alone", r.URL, r.RequestURI)
-			}
-			if r.ContentLength != int64(len(body)) {
-				t.Errorf("ContentLength = %d of %d bytes", r.ContentLength, len(body))
-			}
+			check.That(t, r.URL.RequestURI() == r.RequestURI && !r.URL.IsAbs(), "URL is %#v, want the parts of %s alone", r.URL, r.RequestURI)
+			check.Equal(t, r.ContentLength, int64(len(body)), "ContentLength of %d bytes", len(body))
 			if c, ok := RequestContext(r.Context()); !ok || !cmp.Equal(*c, e.RequestContext) {
 				t.Errorf("RequestContext = %v, %v", c, ok)
 			}
@@ -88,26 +78,18 @@ func TestNewRequestFromRealEvents(t *testing.T) {
 func TestNewRequestHeaders(t *testing.T) {
 	t.Parallel()
 	r, err := NewRequest(t.Context(), loadEvent(t, "multi_value"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if got := r.Header["Accept-Language"]; !cmp.Equal(got, []string{"de", "en"}) {
 		t.Errorf("Accept-Language = %q", got)
 	}
-	if r.Header.Get("Host") != "" {
-		t.Error("Host is among the headers; net/http keeps it in Request.Host alone")
-	}
+	check.That(t, r.Header.Get("Host") == "", "Host is among the headers; net/http keeps it in Request.Host alone")
 	if c, _ := RequestContext(r.Context()); c.Identity.SourceIP != "203.0.113.7" {
 		t.Errorf("the client's header set the source address to %s", c.Identity.SourceIP)
 	}
 
 	r, err = NewRequest(t.Context(), loadEvent(t, "base64"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := r.Header.Get("Content-Length"); got != "5" {
-		t.Errorf("Content-Length = %s of 5 decoded bytes", got)
-	}
+	check.OK(t, err)
+	check.Equal(t, r.Header.Get("Content-Length"), "5", "Content-Length of 5 decoded bytes")
 	if _, ok := RequestContext(t.Context()); ok {
 		t.Error("a context without a request has a RequestContext")
 	}
@@ -123,12 +105,9 @@ func TestNewRequestHeaderOrder(t *testing.T) {
 			Path:       "/",
 			Headers:    map[string]string{"authorization": "c", "Authorization": "b", "AUTHORIZATION": "a"},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := r.Header["Authorization"]; !cmp.Equal(got, []string{"a", "b", "c"}) {
-			t.Fatalf("order %q", got)
-		}
+		check.OK(t, err)
+		got := r.Header["Authorization"]
+		check.Must(t, cmp.Equal(got, []string{"a", "b", "c"}), "order %q", got)
 	}
 }
 
@@ -159,9 +138,8 @@ func TestNewRequestPaths(t *testing.T) {
 		if r.URL.Path != tt.path || r.URL.EscapedPath() != tt.escaped || r.URL.RawQuery != "k=v" {
 			t.Errorf("%q became path %q, escaped %q, query %q", tt.event, r.URL.Path, r.URL.EscapedPath(), r.URL.RawQuery)
 		}
-		if want := tt.escaped + "?k=v"; r.RequestURI != want {
-			t.Errorf("%q: RequestURI %q, want %q", tt.event, r.RequestURI, want)
-		}
+		want := tt.escaped + "?k=v"
+		check.That(t, r.RequestURI == want, "%q: RequestURI %q, want %q", tt.event, r.RequestURI, want)
 	}
 }
 
@@ -187,12 +165,8 @@ func TestNewRequestBasePaths(t *testing.T) {
 	for _, tt := range tests {
 		r, err := NewRequest(t.Context(), &events.APIGatewayProxyRequest{HTTPMethod: "GET", Path: tt.event, Resource: tt.resource,
 			PathParameters: map[string]string{"proxy": tt.proxy}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.URL.Path != tt.path {
-			t.Errorf("%s of %s: %s, want %s", tt.event, tt.resource, r.URL.Path, tt.path)
-		}
+		check.OK(t, err)
+		check.Equal(t, r.URL.Path, tt.path, "%s of %s", tt.event, tt.resource)
 	}
 }
 
@@ -223,12 +197,8 @@ func FuzzNewRequest(f *testing.F) {
 			return
 		}
 		u, err := url.ParseRequestURI(r.RequestURI) // as http.Server does
-		if err != nil {
-			t.Fatalf("RequestURI %q: %v", r.RequestURI, err)
-		}
-		if u.Host != "" || u.Path != r.URL.Path || u.RawQuery != r.URL.RawQuery {
-			t.Fatalf("RequestURI %q was split again", r.RequestURI)
-		}
+		check.Must(t, err == nil, "RequestURI %q: %v", r.RequestURI, err)
+		check.Must(t, u.Host == "" && u.Path == r.URL.Path && u.RawQuery == r.URL.RawQuery, "RequestURI %q was split again", r.RequestURI)
 		if body, err := io.ReadAll(r.Body); err != nil || int64(len(body)) != r.ContentLength {
 			t.Fatalf("body of %d bytes, Content-Length %d: %v", len(body), r.ContentLength, err)
 		}
@@ -243,9 +213,7 @@ func addEvents(f *testing.F) {
 	}
 	for _, name := range files {
 		data, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		check.OK(f, err)
 		f.Add(data)
 	}
 	f.Add([]byte(`null`))

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
 )
 
@@ -55,19 +56,14 @@ func invoke(t *testing.T, path string) (f *runtimeapi.Function, answer *runtimea
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { told <- true }))
 	t.Cleanup(server.Close)
 	f, err := runtimeapi.Start(t.Context(), os.Args[0], t.TempDir(), settledVar+"="+server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() {
 		f.Close()
-		if refused := f.Refused(); len(refused) > 0 {
-			t.Errorf("refused: %q", refused)
-		}
+		refused := f.Refused()
+		check.That(t, len(refused) == 0, "refused: %q", refused)
 	})
 	event, err := json.Marshal(events.APIGatewayProxyRequest{HTTPMethod: http.MethodGet, Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if answer, err = f.Invoke(event, time.Minute).Answer(ctx); err != nil {
@@ -79,9 +75,7 @@ func invoke(t *testing.T, path string) (f *runtimeapi.Function, answer *runtimea
 func readAnswer(t *testing.T, answer *runtimeapi.Answer) string {
 	t.Helper()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return string(body)
 }
 
@@ -89,23 +83,18 @@ func TestRuntimeStreams(t *testing.T) {
 	t.Parallel()
 	_, answer, _ := invoke(t, "/")
 	prelude, body, ok := strings.Cut(readAnswer(t, answer), "\x00\x00\x00\x00\x00\x00\x00\x00")
-	if want := `{"statusCode":200,"multiValueHeaders":{"Content-Type":["text/plain; charset=utf-8"]}}`; !ok || prelude != want {
-		t.Errorf("prelude %s, want %s", prelude, want)
-	}
-	if body != "half and half" || answer.ContentType != runtimeapi.Streamed || answer.Error != nil {
-		t.Errorf("body %q of type %q, %v", body, answer.ContentType, answer.Error)
-	}
+	want := `{"statusCode":200,"multiValueHeaders":{"Content-Type":["text/plain; charset=utf-8"]}}`
+	check.That(t, ok && prelude == want, "prelude %s, want %s", prelude, want)
+	check.That(t, body == "half and half" && answer.ContentType == runtimeapi.Streamed && answer.Error == nil,
+		"body %q of type %q, %v", body, answer.ContentType, answer.Error)
 }
 
 func TestRuntimePanicBecomesTrailer(t *testing.T) {
 	t.Parallel()
 	_, answer, _ := invoke(t, "/panic")
-	if body := readAnswer(t, answer); !strings.HasSuffix(body, "\x00half") {
-		t.Errorf("body %q", body)
-	}
-	if answer.Error == nil || answer.Error.Message != errPanicked.Error() {
-		t.Errorf("error trailer %v", answer.Error)
-	}
+	body := readAnswer(t, answer)
+	check.That(t, strings.HasSuffix(body, "\x00half"), "body %q", body)
+	check.That(t, answer.Error != nil && answer.Error.Message == errPanicked.Error(), "error trailer %v", answer.Error)
 }
 
 // The runtime ends the process when the response stream breaks. What the

@@ -16,6 +16,8 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func get(path string) *events.APIGatewayProxyRequest {
@@ -25,21 +27,15 @@ func get(path string) *events.APIGatewayProxyRequest {
 func stream(t *testing.T, ctx context.Context, h http.HandlerFunc, e *events.APIGatewayProxyRequest) *events.APIGatewayProxyStreamingResponse {
 	t.Helper()
 	resp, err := Stream(h)(ctx, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return resp
 }
 
 func readAll(t *testing.T, resp *events.APIGatewayProxyStreamingResponse) string {
 	t.Helper()
 	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := resp.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	check.OK(t, resp.Close())
 	return string(data)
 }
 
@@ -110,15 +106,11 @@ func TestResponse(t *testing.T) {
 			e := get("/")
 			e.HTTPMethod = tt.method
 			resp := stream(t, t.Context(), tt.handler, e)
-			if resp.StatusCode != tt.status {
-				t.Errorf("status %d, want %d", resp.StatusCode, tt.status)
-			}
+			check.Equal(t, resp.StatusCode, tt.status, "status")
 			if diff := cmp.Diff(tt.header, resp.MultiValueHeaders); diff != "" {
 				t.Error(diff)
 			}
-			if got := readAll(t, resp); got != tt.body {
-				t.Errorf("body %q, want %q", got, tt.body)
-			}
+			check.Equal(t, readAll(t, resp), tt.body, "body")
 		})
 	}
 }
@@ -197,9 +189,7 @@ func TestEndWaitsForHandler(t *testing.T) {
 				if err := <-ended; err != nil {
 					t.Error(err)
 				}
-				if !settled {
-					t.Error("the response ended before the handler had settled")
-				}
+				check.That(t, settled, "the response ended before the handler had settled")
 			})
 		})
 	}
@@ -251,12 +241,8 @@ func TestReaderGone(t *testing.T) {
 		if err := resp.Close(); err != nil {
 			t.Error(err)
 		}
-		if pending == nil || later == nil {
-			t.Errorf("Writes to a reader that is gone: %v, %v", pending, later)
-		}
-		if settle != nil || ctx.Err() != nil {
-			t.Errorf("more than the request was cancelled: %v, %v", settle, ctx.Err())
-		}
+		check.That(t, pending != nil && later != nil, "Writes to a reader that is gone: %v, %v", pending, later)
+		check.That(t, settle == nil && ctx.Err() == nil, "more than the request was cancelled: %v, %v", settle, ctx.Err())
 		if err := resp.Close(); err != nil {
 			t.Errorf("second Close: %v", err)
 		}
@@ -274,12 +260,9 @@ func TestCloseBoundedByDeadline(t *testing.T) {
 			<-release
 		}, get("/"))
 		cancel() // no reason to give up a handler that may be settling
-		if err := resp.Close(); err != context.DeadlineExceeded {
-			t.Errorf("Close: %v", err)
-		}
-		if waited := time.Since(start); waited != time.Minute {
-			t.Errorf("Close waited %v", waited)
-		}
+		err := resp.Close()
+		check.That(t, err == context.DeadlineExceeded, "Close: %v", err)
+		check.Equal(t, time.Since(start), time.Minute, "Close waited")
 		close(release)
 	})
 }
@@ -298,13 +281,9 @@ func TestNoAnswerByDeadline(t *testing.T) {
 			_, err := io.WriteString(w, "too late")
 			wrote <- err
 		}))(ctx, get("/"))
-		if resp != nil || err != context.DeadlineExceeded {
-			t.Errorf("got %v, %v", resp, err)
-		}
+		check.That(t, resp == nil && err == context.DeadlineExceeded, "got %v, %v", resp, err)
 		close(release)
-		if <-wrote == nil {
-			t.Error("a Write after the end succeeded")
-		}
+		check.That(t, <-wrote != nil, "a Write after the end succeeded")
 	})
 }
 
@@ -342,9 +321,7 @@ func TestWriteDeadline(t *testing.T) {
 						if _, err := io.WriteString(w, "x"); !errors.Is(err, os.ErrDeadlineExceeded) {
 							t.Errorf("Write: %v", err)
 						}
-						if blocked := time.Since(start); blocked != tt.wait {
-							t.Errorf("Write blocked %v, want %v", blocked, tt.wait)
-						}
+						check.Equal(t, time.Since(start), tt.wait, "Write blocked")
 					}
 				}, get("/"))
 				<-handled
@@ -364,9 +341,7 @@ func TestWriteDeadlineAfterLastWrite(t *testing.T) {
 			io.WriteString(w, "all there is")
 			time.Sleep(time.Minute)
 		}, get("/"))
-		if got := readAll(t, resp); got != "all there is" {
-			t.Errorf("body %q", got)
-		}
+		check.Equal(t, readAll(t, resp), "all there is", "body")
 	})
 }
 
@@ -375,12 +350,8 @@ func TestFinishStopsTimer(t *testing.T) {
 	w := newResponseWriter(http.MethodGet)
 	w.SetWriteDeadline(time.Now().Add(time.Hour))
 	w.finish()
-	if w.deadline.Stop() {
-		t.Error("the deadline's timer outlived the response")
-	}
-	if w.SetWriteDeadline(time.Now().Add(time.Hour)) == nil {
-		t.Error("a deadline was set on a finished response")
-	}
+	check.That(t, !w.deadline.Stop(), "the deadline's timer outlived the response")
+	check.That(t, w.SetWriteDeadline(time.Now().Add(time.Hour)) != nil, "a deadline was set on a finished response")
 }
 
 func TestRequestContextEndsWithHandler(t *testing.T) {
@@ -434,28 +405,16 @@ func TestPanic(t *testing.T) {
 			resp := stream(t, t.Context(), tt.handler, e)
 			body, err := io.ReadAll(resp.Body)
 			resp.Close()
-			if resp.StatusCode != tt.status || string(body) != tt.body || (err != nil) != tt.cut {
-				t.Errorf("got %d %q, %v", resp.StatusCode, body, err)
-			}
-			if err != nil && strings.Contains(err.Error(), "secret") {
-				t.Errorf("the error trailer would say %q", err)
-			}
+			check.That(t, resp.StatusCode == tt.status && string(body) == tt.body && (err != nil) == tt.cut, "got %d %q, %v", resp.StatusCode, body, err)
+			check.That(t, err == nil || !strings.Contains(err.Error(), "secret"), "the error trailer would say %q", err)
 			if tt.status == 500 {
 				h := http.Header(resp.MultiValueHeaders)
-				if h.Get("Content-Type") != "application/json" || h.Get("Content-Length") != "" || h.Get("X-Request-Id") != "gateway-id" {
-					t.Errorf("headers %v", h)
-				}
-				if tt.name == "before headers" && h.Get("Access-Control-Allow-Origin") == "" {
-					t.Error("a browser could not read the answer")
-				}
+				check.That(t, h.Get("Content-Type") == "application/json" && h.Get("Content-Length") == "" && h.Get("X-Request-Id") == "gateway-id", "headers %v", h)
+				check.That(t, tt.name != "before headers" || h.Get("Access-Control-Allow-Origin") != "", "a browser could not read the answer")
 			}
 			logged := log.String()
-			if (logged != "") != tt.logged {
-				t.Errorf("logged %q", logged)
-			}
-			if tt.logged && !strings.Contains(logged, "stream_test.go") {
-				t.Errorf("no stack in %q", logged)
-			}
+			check.That(t, (logged != "") == tt.logged, "logged %q", logged)
+			check.That(t, !tt.logged || strings.Contains(logged, "stream_test.go"), "no stack in %q", logged)
 		})
 	}
 }
@@ -476,14 +435,11 @@ func TestUnreadableEvents(t *testing.T) {
 		resp := stream(t, t.Context(), func(http.ResponseWriter, *http.Request) {
 			t.Errorf("%s reached the handler", name)
 		}, e)
-		if got := readAll(t, resp); resp.StatusCode != 400 || got != badRequestBody {
-			t.Errorf("%s: %d %s", name, resp.StatusCode, got)
-		}
+		got := readAll(t, resp)
+		check.That(t, resp.StatusCode == 400 && got == badRequestBody, "%s: %d %s", name, resp.StatusCode, got)
 	}
 	for _, body := range []string{badRequestBody, internalErrorBody} {
-		if !json.Valid([]byte(body)) {
-			t.Errorf("not JSON: %s", body)
-		}
+		check.That(t, json.Valid([]byte(body)), "not JSON: %s", body)
 	}
 }
 
@@ -505,14 +461,10 @@ func FuzzStream(f *testing.F) {
 			return
 		}
 		resp, err := echo(t.Context(), e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if _, err := io.Copy(io.Discard, resp); err != nil { // prelude and body, as the runtime sends them
 			t.Fatal(err)
 		}
-		if err := resp.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, resp.Close())
 	})
 }

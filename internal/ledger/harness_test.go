@@ -18,6 +18,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 	"github.com/tokenfuse/tokenfuse/testkit/testclock"
@@ -79,9 +80,7 @@ func (w *world) ledger(adjust ...func(*Options)) *Ledger {
 		f(&opts)
 	}
 	l, err := New(w.db, opts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 	return l
 }
 
@@ -107,17 +106,13 @@ func abandoned(e *Event) {
 
 func (w *world) record(l *Ledger, e Event) {
 	w.t.Helper()
-	if err := l.Record(context.Background(), e); err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, l.Record(context.Background(), e))
 	w.truth[e.Reservation] = e
 }
 
 func (w *world) recordAbandoned(l *Ledger, e Event) {
 	w.t.Helper()
-	if err := l.RecordAbandoned(context.Background(), e); err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, l.RecordAbandoned(context.Background(), e))
 	if _, known := w.truth[e.Reservation]; !known {
 		w.truth[e.Reservation] = e
 	}
@@ -167,9 +162,7 @@ func (w *world) naive(from, to time.Time) Summary {
 func (w *world) wantSum(l *Ledger, from, to time.Time) {
 	w.t.Helper()
 	got, err := l.Sum(context.Background(), from, to)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 	if diff := cmp.Diff(w.naive(from, to), got); diff != "" {
 		w.t.Errorf("sum from %s to %s (-want +got):\n%s", from.Format(time.RFC3339Nano), to.Format(time.RFC3339Nano), diff)
 	}
@@ -179,9 +172,7 @@ func (w *world) wantSum(l *Ledger, from, to time.Time) {
 func (w *world) wantHours(l *Ledger, from, to time.Time) {
 	w.t.Helper()
 	got, err := l.Hours(context.Background(), from, to)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 	var want []Hour
 	for h := from.Truncate(time.Hour); h.Before(to); h = h.Add(time.Hour) {
 		end := h.Add(time.Hour)
@@ -189,9 +180,7 @@ func (w *world) wantHours(l *Ledger, from, to time.Time) {
 			want = append(want, Hour{h, w.naive(h, end).Total})
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		w.t.Errorf("hours from %s to %s (-want +got):\n%s", from, to, diff)
-	}
+	check.Diff(w.t, cmp.Diff(want, got), "hours from %s to %s", from, to)
 }
 
 // forget starts the list of calls anew.
@@ -234,8 +223,6 @@ func (w *world) items(pk string) []item {
 	w.t.Helper()
 	l := w.ledger()
 	var items []item
-	if err := l.read(context.Background(), query(pk), func(it item) error { items = append(items, it); return nil }); err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, l.read(context.Background(), query(pk), func(it item) error { items = append(items, it); return nil }))
 	return items
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // A month of hours takes one query for each calendar month once they are rolled up,
@@ -22,9 +24,7 @@ func TestHours(t *testing.T) {
 	w.wantHours(l, from, noon)
 	w.forget()
 	w.wantHours(l, from, noon)
-	if n := w.sent(); n != 3 {
-		t.Errorf("%d calls of the store, want 3", n)
-	}
+	check.Equal(t, w.sent(), 3, "calls of the store")
 	// Parts of hours do not count.
 	w.wantHours(l, from.Add(time.Microsecond), noon.Add(-time.Microsecond))
 	w.wantHours(l, from.Add(time.Minute), from.Add(time.Hour))
@@ -75,9 +75,7 @@ func TestHourOfMinutes(t *testing.T) {
 	w.wantSum(l, noon, noon.Add(time.Hour))
 	w.forget()
 	w.wantHours(l, noon, noon.Add(time.Hour))
-	if n := w.sent("Query"); n != 2 {
-		t.Errorf("%d queries, want 2", n)
-	}
+	check.Equal(t, w.sent("Query"), 2, "queries")
 }
 
 func TestKeys(t *testing.T) {

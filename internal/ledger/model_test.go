@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -74,9 +75,7 @@ func TestModel(t *testing.T) {
 			},
 			"hours": func(*rapid.T) { w.wantHours(process(), noon.Add(-2*time.Hour), w.Now()) },
 			"": func(r *rapid.T) {
-				if t.Failed() {
-					r.Fatal("a sum differs")
-				}
+				check.Must(r, !t.Failed(), "a sum differs")
 			},
 		})
 	})

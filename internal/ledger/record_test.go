@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -24,9 +25,7 @@ func TestItem(t *testing.T) {
 	})
 	w.record(l, e)
 	items := append(w.items("2026-03-02T12:11#0"), w.items("2026-03-02T12:11#1")...)
-	if len(items) != 1 {
-		t.Fatalf("%d items", len(items))
-	}
+	check.Must(t, len(items) == 1, "%d items", len(items))
 	want := map[string]string{
 		"sk": "reservation-1", "expires": "1775909461",
 		"event": "1 1772453461123456 9223372036854775807 completed 1 pro cv small 5 2 1 9 3 user#1",
@@ -73,9 +72,7 @@ func TestRecordRefuses(t *testing.T) {
 	if err := l.RecordAbandoned(context.Background(), w.event(noon)); err == nil {
 		t.Error("RecordAbandoned took a settled call")
 	}
-	if n := w.sent(); n != 0 {
-		t.Errorf("%d calls of the store", n)
-	}
+	check.Equal(t, w.sent(), 0, "calls of the store")
 }
 
 // Whatever is repeated, and in whatever order, a call counts once, and what is known
@@ -87,7 +84,7 @@ func TestOnce(t *testing.T) {
 	actual := w.event(noon)
 	assumed := actual
 	abandoned(&assumed)
-	check := func(step string) {
+	remains := func(step string) {
 		t.Helper()
 		w.wantSum(b, noon, noon.Add(time.Minute))
 		if t.Failed() {
@@ -95,19 +92,17 @@ func TestOnce(t *testing.T) {
 		}
 	}
 	w.recordAbandoned(a, assumed)
-	check("abandoned")
+	remains("abandoned")
 	w.recordAbandoned(b, assumed)
-	check("abandoned again")
+	remains("abandoned again")
 	w.record(a, actual)
-	check("settled")
+	remains("settled")
 	w.record(b, actual)
-	check("settled again")
+	remains("settled again")
 	w.recordAbandoned(a, assumed)
 	w.recordAbandoned(b, assumed)
-	check("abandoned after all")
-	if w.truth[actual.Reservation].Outcome != Completed {
-		t.Fatal("the test is wrong")
-	}
+	remains("abandoned after all")
+	check.Must(t, w.truth[actual.Reservation].Outcome == Completed, "the test is wrong")
 }
 
 // A write that fails or hangs is sent again; a late arrival of the first changes
@@ -125,9 +120,7 @@ func TestRecordSendFails(t *testing.T) {
 				w.record(l, settled)
 				w.faulty(f, write)
 				w.recordAbandoned(l, lost)
-				if err := w.net.Deliver(); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, w.net.Deliver())
 				w.Advance(time.Hour)
 				w.wantSum(l, noon, noon.Add(time.Minute))
 				w.wantSum(l, noon, noon.Add(time.Minute))
@@ -147,9 +140,7 @@ func TestLateAbandonedSend(t *testing.T) {
 	w.faulty(faults.LateRequest, "PutItem")
 	w.recordAbandoned(l, assumed)
 	w.record(l, actual)
-	if err := w.net.Deliver(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.net.Deliver())
 	w.wantSum(l, noon, noon.Add(time.Second))
 }
 
@@ -166,12 +157,10 @@ func TestRecordUnavailable(t *testing.T) {
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		start := time.Now()
-		if err := write(ctx); err == nil {
-			t.Error("recorded without a store")
-		}
-		if d := time.Since(start); d > time.Second {
-			t.Errorf("it took %s", d)
-		}
+		err := write(ctx)
+		check.That(t, err != nil, "recorded without a store")
+		d := time.Since(start)
+		check.That(t, d <= time.Second, "it took %s", d)
 		cancel()
 	}
 	w.plan = nil
@@ -188,20 +177,12 @@ func TestMark(t *testing.T) {
 	for i := range 10 {
 		w.record(l, w.event(noon.Add(time.Duration(i)*time.Second)))
 	}
-	if n := w.sent("UpdateItem", "hours#"); n != 1 {
-		t.Errorf("%d marks of an hour", n)
-	}
-	if !strings.HasPrefix(w.calls[0], "UpdateItem") {
-		t.Errorf("the mark does not come first: %s", w.calls[0])
-	}
+	check.Equal(t, w.sent("UpdateItem", "hours#"), 1, "marks of an hour")
+	check.That(t, strings.HasPrefix(w.calls[0], "UpdateItem"), "the mark does not come first: %s", w.calls[0])
 	w.record(l, w.event(noon.Add(time.Hour)))
-	if n := w.sent("UpdateItem", "hours#"); n != 2 {
-		t.Errorf("%d marks of two hours", n)
-	}
+	check.Equal(t, w.sent("UpdateItem", "hours#"), 2, "marks of two hours")
 	for i := range 2 * remembered {
 		w.record(l, w.event(noon.Add(-time.Duration(i)*time.Hour)))
 	}
-	if len(l.marked) > remembered {
-		t.Errorf("%d hours are kept in mind", len(l.marked))
-	}
+	check.That(t, len(l.marked) <= remembered, "%d hours are kept in mind", len(l.marked))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/dynamo"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -34,29 +35,20 @@ func TestClosing(t *testing.T) {
 	}
 	w.Set(noon.Add(time.Minute + closing - time.Microsecond))
 	for range 2 {
-		if n := reads(); n != 2 {
-			t.Errorf("open: %d reads", n)
-		}
+		check.Equal(t, reads(), 2, "open: reads")
 	}
-	if items := w.items("minutes#2026-03-02T12"); len(items) != 0 {
-		t.Errorf("an open minute has roll-ups: %v", items)
-	}
+	items := w.items("minutes#2026-03-02T12")
+	check.That(t, len(items) == 0, "an open minute has roll-ups: %v", items)
 	// The last settle that can come.
 	w.record(l, w.event(noon.Add(time.Minute-time.Microsecond)))
 	w.Advance(time.Microsecond)
-	if n := reads(); n != 2 {
-		t.Errorf("closing: %d reads", n)
-	}
-	if n := reads(); n != 0 {
-		t.Errorf("closed: %d reads", n)
-	}
+	check.Equal(t, reads(), 2, "closing: reads")
+	check.Equal(t, reads(), 0, "closed: reads")
 	// The partial minute is read.
 	w.forget()
 	w.wantSum(l, noon.Add(time.Second), noon.Add(time.Minute))
 	w.wantSum(l, noon, noon.Add(59*time.Second))
-	if n := w.sent("Query", "12:00#"); n != 4 {
-		t.Errorf("partial: %d reads", n)
-	}
+	check.Equal(t, w.sent("Query", "12:00#"), 4, "partial: reads")
 	if w.log.String() != "" {
 		t.Error(w.log.String())
 	}
@@ -98,23 +90,21 @@ func TestLate(t *testing.T) {
 			l, other := w.ledger(), w.ledger()
 			w.fill(l, noon)
 			w.Set(noon.Add(2 * time.Hour))
-			check := func() {
+			read := func() {
 				t.Helper()
 				for range 2 {
 					w.wantSum(l, noon, noon.Add(time.Hour))
 					w.wantHours(l, noon.Add(-time.Hour), noon.Add(2*time.Hour))
 				}
 			}
-			check()
+			read()
 			for i := range 3 {
 				late(w, other, w.event(noon.Add(time.Duration(i)*time.Minute)))
-				check()
+				read()
 			}
 			w.forget()
-			check()
-			if n := w.sent("Query", "T12:"); n != 0 {
-				t.Errorf("%d reads of events", n)
-			}
+			read()
+			check.Equal(t, w.sent("Query", "T12:"), 0, "reads of events")
 		})
 	}
 }
@@ -165,17 +155,11 @@ func TestLateWhileRollingUp(t *testing.T) {
 					}
 					return faults.None
 				}
-				if err := tt.sum(l); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, tt.sum(l))
 				w.plan = nil
-				if !strings.Contains(w.log.String(), "could not be written") {
-					t.Fatal("the roll-up was not late")
-				}
+				check.Must(t, strings.Contains(w.log.String(), "could not be written"), "the roll-up was not late")
 				w.recordAbandoned(l, w.event(noon.Add(time.Second), abandoned))
-				if err := w.net.Deliver(); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, w.net.Deliver())
 				w.wantSum(l, noon, noon.Add(time.Minute))
 				w.wantHours(l, noon, noon.Add(time.Hour))
 			}
@@ -204,9 +188,8 @@ func TestAbandonedHalfRecorded(t *testing.T) {
 				}
 				return faults.None
 			}
-			if err := l.RecordAbandoned(context.Background(), late); err == nil {
-				t.Fatal("no error")
-			}
+			err := l.RecordAbandoned(context.Background(), late)
+			check.Must(t, err != nil, "no error")
 			w.plan = nil
 			w.recordAbandoned(l, late)
 			w.wantSum(l, noon, noon.Add(time.Hour))
@@ -236,9 +219,8 @@ func TestLateSettleHalfRecorded(t *testing.T) {
 				}
 				return faults.None
 			}
-			if err := l.Record(context.Background(), late); err == nil {
-				t.Fatal("no error")
-			}
+			err := l.Record(context.Background(), late)
+			check.Must(t, err != nil, "no error")
 			w.plan = nil
 			w.truth[late.Reservation] = late
 			assumed := late
@@ -273,9 +255,7 @@ func TestLongestCall(t *testing.T) {
 	}
 	w.forget()
 	w.record(generate, long)
-	if n := w.sent("Item"); n != 1 {
-		t.Errorf("%d writes", n)
-	}
+	check.Equal(t, w.sent("Item"), 1, "writes")
 	for range 80 {
 		watched()
 		w.Advance(time.Minute)
@@ -317,16 +297,13 @@ func TestRollUpCannotBeWritten(t *testing.T) {
 	}
 	w.wantSum(l, noon, noon.Add(time.Minute))
 	w.wantHours(l, noon, noon.Add(time.Hour))
-	if log := w.log.String(); !strings.Contains(log, "minutes#2026-03-02T12") || !strings.Contains(log, "hours#2026-03") {
-		t.Errorf("log: %s", log)
-	}
+	log := w.log.String()
+	check.That(t, strings.Contains(log, "minutes#2026-03-02T12") && strings.Contains(log, "hours#2026-03"), "log: %s", log)
 	w.plan = nil
 	w.wantSum(l, noon, noon.Add(time.Minute))
 	w.forget()
 	w.wantSum(l, noon, noon.Add(time.Minute))
-	if n := w.sent("Query", "T12:"); n != 0 {
-		t.Errorf("%d reads of events", n)
-	}
+	check.Equal(t, w.sent("Query", "T12:"), 0, "reads of events")
 }
 
 // A minute whose identities do not fit a roll-up is read each time, and summed all
@@ -342,9 +319,8 @@ func TestTooManyIdentities(t *testing.T) {
 	for range 2 {
 		w.forget()
 		w.wantSum(l, noon, noon.Add(time.Minute))
-		if n := w.sent("Query", "12:00#0"); n == 0 {
-			t.Error("not read")
-		}
+		n := w.sent("Query", "12:00#0")
+		check.That(t, n != 0, "not read")
 	}
 	if w.log.String() != "" {
 		t.Error(w.log.String())
@@ -360,14 +336,12 @@ func TestLargestRollUp(t *testing.T) {
 	for length, fits := range map[int]bool{maxRollUp: true, maxRollUp + 1: false} {
 		w.forget()
 		l.writeRollUp(context.Background(), key, noon.UnixMicro(), 1<<60, strings.Repeat("x", length-2)) // and quotes
-		if n := w.sent("UpdateItem"); n != 0 != fits {
-			t.Errorf("%d bytes: %d writes", length, n)
-		}
+		n := w.sent("UpdateItem")
+		check.That(t, n != 0 == fits, "%d bytes: %d writes", length, n)
 	}
 	l.writeRollUp(context.Background(), key, noon.UnixMicro(), 0, strings.Repeat("x", maxRollUp-2))
-	if items := w.items("minutes#2026-03-02T12"); len(items) != 1 || len(dynamo.TextOf(items[0], attrSums)) != maxRollUp {
-		t.Error("not written")
-	}
+	items := w.items("minutes#2026-03-02T12")
+	check.That(t, len(items) == 1 && len(dynamo.TextOf(items[0], attrSums)) == maxRollUp, "not written")
 	if w.log.String() != "" {
 		t.Error(w.log.String())
 	}
@@ -396,9 +370,7 @@ func TestSumsAtOnce(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if s.Total.Cost < last.Cost || s.Total.Calls < last.Calls {
-					t.Errorf("%+v after %+v", s.Total, last)
-				}
+				check.That(t, s.Total.Cost >= last.Cost && s.Total.Calls >= last.Calls, "%+v after %+v", s.Total, last)
 				last = s.Total
 				if _, err := l.Hours(context.Background(), noon, noon.Add(time.Hour)); err != nil {
 					t.Error(err)

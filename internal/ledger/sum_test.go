@@ -13,6 +13,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -34,9 +35,7 @@ func TestSumOfNothing(t *testing.T) {
 	w := newWorld(t)
 	l := w.ledger()
 	w.wantSum(l, noon.Add(-25*time.Hour), noon)
-	if n := w.sent(); n != 1 {
-		t.Errorf("%d calls of the store", n)
-	}
+	check.Equal(t, w.sent(), 1, "calls of the store")
 }
 
 // Events cross in and out of a trailing window at the microsecond, open or closed,
@@ -104,9 +103,7 @@ func TestPages(t *testing.T) {
 			for _, pages := range []int{2, 2, 0} { // open, closed and rolled up
 				w.forget()
 				w.wantSum(l, noon, noon.Add(time.Minute))
-				if n := w.sent("Query", "12:00#0"); n != pages {
-					t.Errorf("%d pages, want %d", n, pages)
-				}
+				check.Equal(t, w.sent("Query", "12:00#0"), pages, "pages")
 				w.Advance(2 * closing)
 			}
 		})
@@ -124,9 +121,7 @@ func TestOverflow(t *testing.T) {
 	w.record(l, w.event(noon.Add(time.Minute), half))
 	for range 3 { // open, closed and rolled up
 		got, err := l.Sum(context.Background(), noon, noon.Add(2*time.Minute))
-		if err != nil || got.Total.Calls != 2 || got.Total.Cost != math.MaxInt64 {
-			t.Errorf("got %+v, %v", got.Total, err)
-		}
+		check.That(t, err == nil && got.Total.Calls == 2 && got.Total.Cost == math.MaxInt64, "got %+v, %v", got.Total, err)
 		w.wantSum(l, noon, noon.Add(time.Minute))
 		w.wantSum(l, noon.Add(time.Minute), noon.Add(2*time.Minute))
 		w.Advance(closing)
@@ -134,9 +129,7 @@ func TestOverflow(t *testing.T) {
 	w.Set(noon.Add(2 * time.Hour))
 	for range 2 { // summed, and rolled up
 		hours, err := l.Hours(context.Background(), noon, noon.Add(time.Hour))
-		if err != nil || len(hours) != 1 || hours[0].Calls != 2 || hours[0].Cost != math.MaxInt64 {
-			t.Errorf("got %+v, %v", hours, err)
-		}
+		check.That(t, err == nil && len(hours) == 1 && hours[0].Calls == 2 && hours[0].Cost == math.MaxInt64, "got %+v, %v", hours, err)
 	}
 }
 
@@ -153,9 +146,7 @@ func TestAmountSaturates(t *testing.T) {
 	} {
 		got := tt.a
 		got.add(tt.b)
-		if got != tt.want {
-			t.Errorf("%+v and %+v: %+v, want %+v", tt.a, tt.b, got, tt.want)
-		}
+		check.Equal(t, got, tt.want, "%+v and %+v", tt.a, tt.b)
 		// What was written of it can be read again.
 		if again, err := got.numbers().amount(); got.valid() && (err != nil || again != got) {
 			t.Errorf("%+v came back as %+v, %v", got, again, err)
@@ -268,12 +259,8 @@ func TestTopIsExact(t *testing.T) {
 	for range 2 {
 		w.wantSum(l, noon, noon.Add(5*time.Minute))
 		s, err := l.Sum(context.Background(), noon, noon.Add(5*time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s.Top[0].Identity != "user#steady" || s.Top[0].Cost != 45 || len(s.Top) != 10 {
-			t.Errorf("%+v", s.Top)
-		}
+		check.OK(t, err)
+		check.That(t, s.Top[0].Identity == "user#steady" && s.Top[0].Cost == 45 && len(s.Top) == 10, "%+v", s.Top)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // One item holds all limits of an identity, so none may share a name, and each must
@@ -13,9 +14,7 @@ import (
 func TestLimitsOfTheShippedPolicy(t *testing.T) {
 	t.Parallel()
 	p, err := policy.Load("../../tokenfuse.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	kinds := map[string][]Kind{}
 	for name := range p.Tiers {
 		kinds[name] = []Kind{User}
@@ -29,18 +28,13 @@ func TestLimitsOfTheShippedPolicy(t *testing.T) {
 				limits = append(limits, OfPasses(p.Tiers[name].Passes))
 			}
 			for _, l := range limits {
-				if err := l.Validate(); err != nil || seen[l.Name] || l.Unit == "" {
-					t.Errorf("%s, %s: limit %+v, %v", name, kind, l, err)
-				}
+				err := l.Validate()
+				check.That(t, err == nil && !seen[l.Name] && l.Unit != "", "%s, %s: limit %+v, %v", name, kind, l, err)
 				seen[l.Name] = true
-				if (l.OfClient() || l.Role == OfNetwork) && kind != Network ||
-					l.Role == PassCalls && kind != Pass || kind == Network && l.Role != OfNetwork && !l.OfClient() {
-					t.Errorf("%s, %s: limit %+v", name, kind, l)
-				}
+				check.That(t, (!l.OfClient() && l.Role != OfNetwork || kind == Network) && (l.Role != PassCalls || kind == Pass) && (kind != Network || l.Role == OfNetwork || l.OfClient()),
+					"%s, %s: limit %+v", name, kind, l)
 			}
-			if len(limits) < 2 {
-				t.Errorf("%s, %s: %d limits", name, kind, len(limits))
-			}
+			check.That(t, len(limits) >= 2, "%s, %s: %d limits", name, kind, len(limits))
 		}
 	}
 }
@@ -50,7 +44,5 @@ func TestLeastMoney(t *testing.T) {
 	t.Parallel()
 	l := Limit{Limit: bucket.Limit{Name: "spend", Capacity: 250_000, Period: time.Minute}, Unit: policy.USDMicros}
 	v := ViewOf(l, bucket.Status{Limit: l.Limit, FullIn: time.Minute, NextIn: time.Millisecond})
-	if v.Capacity != 0 || v.Remaining != 0 || v.Reset != 60 || v.RetryAfter != 1 {
-		t.Errorf("%+v", v)
-	}
+	check.That(t, v.Capacity == 0 && v.Remaining == 0 && v.Reset == 60 && v.RetryAfter == 1, "%+v", v)
 }

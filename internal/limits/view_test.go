@@ -7,6 +7,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Money is kept in pico-dollars and shown in micro-dollars: what is left is rounded
@@ -14,13 +15,9 @@ import (
 func TestMoneyIsShownInMicroDollars(t *testing.T) {
 	t.Parallel()
 	l := newLimit(&policy.Limit{Name: "spend", Unit: policy.USDMicros, Capacity: 10_000, Period: 1_000_000 * time.Second}, bucket.OnSettle, Own)
-	if l.Capacity != 10_000_000_000 {
-		t.Errorf("the bucket holds %d", l.Capacity)
-	}
+	check.Equal(t, l.Capacity, 10_000_000_000, "the bucket holds")
 	for n, want := range map[int64][2]int64{0: {0, 0}, 1: {0, 1}, 999_999: {0, 1}, 1_000_000: {1, 1}, 1_000_001: {1, 2}, 10_000_000_000: {10_000, 10_000}} {
-		if got := [2]int64{l.Shown(n), l.Asked(n)}; got != want {
-			t.Errorf("%d pico-dollars: %v, want %v", n, got, want)
-		}
+		check.Equal(t, [2]int64{l.Shown(n), l.Asked(n)}, want, "%d pico-dollars", n)
 	}
 	// A micro-dollar comes back in 100 s.
 	view := ViewOf(l, bucket.Status{Limit: l.Limit, Remaining: 400_000, FullIn: l.Period - 40*time.Second})
@@ -35,12 +32,9 @@ func TestMoneyIsShownInMicroDollars(t *testing.T) {
 		t.Errorf("waits without end come out as %+v", got)
 	}
 	tokens := newLimit(&policy.Limit{Name: "tokens", Unit: policy.Tokens, Capacity: 7, Period: time.Hour}, bucket.OnSettle, Own)
-	if tokens.Capacity != 7 || tokens.Shown(3) != 3 || tokens.Asked(3) != 3 {
-		t.Errorf("tokens are counted otherwise: %+v", tokens)
-	}
+	check.That(t, tokens.Capacity == 7 && tokens.Shown(3) == 3 && tokens.Asked(3) == 3, "tokens are counted otherwise: %+v", tokens)
 	// The largest that a policy may have.
 	most := newLimit(&policy.Limit{Name: "spend", Unit: policy.USDMicros, Capacity: 1_000_000_000_000, Period: 366 * 24 * time.Hour}, bucket.OnSettle, Own)
-	if err := most.Validate(); err != nil || most.Shown(most.Capacity) != 1_000_000_000_000 {
-		t.Errorf("%+v, %v", most, err)
-	}
+	err := most.Validate()
+	check.That(t, err == nil && most.Shown(most.Capacity) == 1_000_000_000_000, "%+v, %v", most, err)
 }

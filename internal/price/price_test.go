@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // mini are the rates of gpt-4.1-mini: $0.40, $0.10 and $1.60 a million.
@@ -33,9 +35,7 @@ func TestCost(t *testing.T) {
 		{"beyond it the whole call is dearer", long, Usage{Input: 200_001, Output: 1}, 200_001*6_000_000 + 22_500_000},
 		{"nothing", mini, Usage{}, 0},
 	} {
-		if got := tc.table.Cost(tc.usage); got != tc.want {
-			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
-		}
+		check.Equal(t, tc.table.Cost(tc.usage), tc.want, "%s", tc.name)
 	}
 }
 
@@ -59,12 +59,8 @@ func TestWorstCaseCoversEveryCallWithinItsBounds(t *testing.T) {
 		// What is affordable is affordable, and one more is not.
 		budget := Pico(rapid.Int64Range(0, 1<<40).Draw(t, "budget"))
 		most := table.AffordableOutput(input, budget)
-		if most >= 0 && table.WorstCase(input, most) > budget {
-			t.Fatalf("%d tokens of output are said to be affordable and are not", most)
-		}
-		if most < 1<<40 && table.WorstCase(input, most+1) <= budget {
-			t.Fatalf("%d tokens of output are affordable, only %d are said to be", most+1, most)
-		}
+		check.Must(t, most < 0 || table.WorstCase(input, most) <= budget, "%d tokens of output are said to be affordable and are not", most)
+		check.Must(t, most >= 1<<40 || table.WorstCase(input, most+1) > budget, "%d tokens of output are affordable, only %d are said to be", most+1, most)
 	})
 }
 
@@ -83,17 +79,12 @@ func TestSaturation(t *testing.T) {
 			{Input: 1 << 40}, {Output: 1 << 40}, {Input: 1 << 40, CachedInput: 1 << 40}, {Input: 1 << 40, CacheWrite: 1 << 40},
 			{Input: math.MaxInt64, Output: math.MaxInt64}, {Input: 1 << 62, Output: 1 << 62}, {Input: math.MaxInt64, CachedInput: 1 << 62, CacheWrite: 1 << 61},
 		} {
-			if got := table.Cost(u); got != math.MaxInt64 {
-				t.Errorf("%+v costs %d", u, got)
-			}
-			if got := table.WorstCase(u.Input, u.Output); got != math.MaxInt64 {
-				t.Errorf("at worst %+v costs %d", u, got)
-			}
+			check.Equal(t, table.Cost(u), math.MaxInt64, "%+v costs", u)
+			check.Equal(t, table.WorstCase(u.Input, u.Output), math.MaxInt64, "at worst %+v costs", u)
 		}
 		for _, input := range []int64{1 << 40, 1 << 62, math.MaxInt64} {
-			if got := table.AffordableOutput(input, 1e18); got >= 0 {
-				t.Errorf("after %d tokens of input %d of output are affordable", input, got)
-			}
+			got := table.AffordableOutput(input, 1e18)
+			check.That(t, got < 0, "after %d tokens of input %d of output are affordable", input, got)
 		}
 	}
 	// Just below nothing is lost.
@@ -104,16 +95,10 @@ func TestSaturation(t *testing.T) {
 		t.Errorf("%d", got)
 	}
 	for _, u := range []Usage{{Input: math.MaxInt64, Output: 1}, {Input: 1 << 62, Output: 1 << 62}} {
-		if got := u.Total(); got != math.MaxInt64 {
-			t.Errorf("%+v is %d tokens", u, got)
-		}
+		check.Equal(t, u.Total(), math.MaxInt64, "%+v is … tokens", u)
 	}
-	if got := (Usage{Input: math.MaxInt64 - 1, Output: 1}).Total(); got != math.MaxInt64 {
-		t.Errorf("%d tokens", got)
-	}
-	if got := Sum[Pico](math.MaxInt64-7, 6); got != math.MaxInt64-1 {
-		t.Errorf("the sum is %d", got)
-	}
+	check.Equal(t, (Usage{Input: math.MaxInt64 - 1, Output: 1}).Total(), math.MaxInt64, "tokens")
+	check.Equal(t, Sum[Pico](math.MaxInt64-7, 6), math.MaxInt64-1, "the sum is")
 }
 
 func TestUsageValid(t *testing.T) {
@@ -121,13 +106,9 @@ func TestUsageValid(t *testing.T) {
 		{Input: -1}, {Output: -1}, {Input: 1 << 62}, {Input: 10, CachedInput: 11}, {Input: 10, CachedInput: 6, CacheWrite: 5},
 		{Output: 5, Reasoning: 6}, {Input: 10, CacheWrite: -1}, {Output: math.MaxInt64},
 	} {
-		if u.Valid() {
-			t.Errorf("%+v is valid", u)
-		}
+		check.That(t, !u.Valid(), "%+v is valid", u)
 	}
-	if !(Usage{Input: 10, CachedInput: 6, CacheWrite: 4, Output: 5, Reasoning: 5}).Valid() {
-		t.Error("a true usage is invalid")
-	}
+	check.That(t, (Usage{Input: 10, CachedInput: 6, CacheWrite: 4, Output: 5, Reasoning: 5}).Valid(), "a true usage is invalid")
 }
 
 func TestPico(t *testing.T) {
@@ -135,13 +116,9 @@ func TestPico(t *testing.T) {
 		0: "0", Dollar: "1", 1: "0.000000000001", 660_400_000: "0.0006604", 20*Dollar + Dollar/2: "20.5",
 		-Dollar / 4: "-0.25", math.MinInt64: "-9223372.036854775808", math.MaxInt64: "9223372.036854775807",
 	} {
-		if got := p.String(); got != want {
-			t.Errorf("%d: %s, want %s", int64(p), got, want)
-		}
+		check.Equal(t, p.String(), want, "%d", int64(p))
 	}
 	for p, want := range map[Pico]int64{0: 0, 1: 1, 1_000_000: 1, 1_000_001: 2, Dollar: 1_000_000, math.MaxInt64: 9_223_372_036_855} {
-		if got := p.MicroDollars(); got != want {
-			t.Errorf("%d: %d micro-dollars, want %d", int64(p), got, want)
-		}
+		check.Equal(t, p.MicroDollars(), want, "%d: micro-dollars", int64(p))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const hidden = "sk-a-secret-of-some-length"
@@ -165,9 +166,7 @@ func TestFetch(t *testing.T) {
 			}
 		}
 	}
-	if len(k.requests) != 2 {
-		t.Errorf("asked: %v", k.requests)
-	}
+	check.That(t, len(k.requests) == 2, "asked: %v", k.requests)
 }
 
 // All parameters take one request for each ten of them, since the account has few.
@@ -187,9 +186,7 @@ func TestFetchOfMany(t *testing.T) {
 				t.Errorf("%+v: %q, %v", s, v, err)
 			}
 		}
-		if len(k.requests) != requests {
-			t.Errorf("%d parameters in %d requests, want %d: %v", parameters, len(k.requests), requests, k.requests)
-		}
+		check.That(t, len(k.requests) == requests, "%d parameters in %d requests, want %d: %v", parameters, len(k.requests), requests, k.requests)
 	}
 }
 
@@ -205,9 +202,8 @@ func TestFetchNamesTheCulprit(t *testing.T) {
 	asked := len(k.requests)
 	for name, says := range map[string]string{"/app/absent": "ParameterNotFound", "/others/key": "AccessDenied", "/app/empty": "is empty", "/app/nothing": "does not have it"} {
 		v, err := read(t.Context(), policy.Secret{SSM: name})
-		if v != "" || err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "parameter "+name+" ") || strings.Contains(err.Error(), hidden) {
-			t.Errorf("%s: %q, %v", name, v, err)
-		}
+		check.That(t, v == "" && err != nil && strings.Contains(err.Error(), says) && strings.Contains(err.Error(), "parameter "+name+" ") && !strings.Contains(err.Error(), hidden),
+			"%s: %q, %v", name, v, err)
 	}
 	if len(k.requests) != asked {
 		t.Errorf("asked again: %v", k.requests[asked:])
@@ -235,9 +231,7 @@ func TestFetchThrottled(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if times["/app/00"] != 1 || times["/app/10"] != 3 || times["app/key"] != 3 {
-		t.Errorf("asked %v", times)
-	}
+	check.That(t, times["/app/00"] == 1 && times["/app/10"] == 3 && times["app/key"] == 3, "asked %v", times)
 }
 
 // A store that is busy for good is left in time to say so, and why.
@@ -249,12 +243,9 @@ func TestFetchGivesUpInTime(t *testing.T) {
 	defer cancel()
 	s := policy.Secret{SSM: "/app/key"}
 	_, err := k.reader(t).Fetch(ctx, []policy.Secret{s})(t.Context(), s)
-	if err == nil || !strings.Contains(err.Error(), "/app/key cannot be read: ThrottlingException") || ctx.Err() != nil {
-		t.Errorf("%v, %v", err, ctx.Err())
-	}
-	if n := len(k.requests); n < 3 || n > 60 {
-		t.Errorf("%d requests in %s", n, budget)
-	}
+	check.That(t, err != nil && strings.Contains(err.Error(), "/app/key cannot be read: ThrottlingException") && ctx.Err() == nil, "%v, %v", err, ctx.Err())
+	n := len(k.requests)
+	check.That(t, n >= 3 && n <= 60, "%d requests in %s", n, budget)
 }
 
 // What could not be read can be a moment later: nothing remembers the failure.

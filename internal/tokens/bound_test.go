@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestUpperBound(t *testing.T) {
@@ -27,9 +29,7 @@ func TestUpperBound(t *testing.T) {
 		{"㍿", 12},      // "株式会社"
 		{"\U0001f468", 4},
 	} {
-		if got := bound.Count(c.text); got != c.want {
-			t.Errorf("%.20q counts %d, want %d", c.text, got, c.want)
-		}
+		check.Equal(t, bound.Count(c.text), c.want, "%.20q counts", c.text)
 	}
 }
 
@@ -43,12 +43,10 @@ func TestUpperBoundHolds(t *testing.T) {
 		}
 		g.each(func(text string) {
 			got := bound.Count(text)
-			if want := max(len(text), len(norm.NFKC.String(text))); got != want {
-				t.Errorf("%.40q counts %d, want %d", text, got, want)
-			}
-			if n := max(o200k.Count(text), cl100k.Count(text)); n > got {
-				t.Errorf("%.40q has %d tokens, above the bound of %d", text, n, got)
-			}
+			want := max(len(text), len(norm.NFKC.String(text)))
+			check.That(t, got == want, "%.40q counts %d, want %d", text, got, want)
+			n := max(o200k.Count(text), cl100k.Count(text))
+			check.That(t, n <= got, "%.40q has %d tokens, above the bound of %d", text, n, got)
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // golden is one case of testdata/golden.jsonl; testdata/make.mjs describes it.
@@ -57,21 +59,16 @@ func (x *xorshift) next(n int) int {
 func readGolden(t testing.TB) []golden {
 	t.Helper()
 	data, err := os.ReadFile("testdata/golden.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var cases []golden
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for lines.Scan() {
 		var g golden
-		if err := json.Unmarshal(lines.Bytes(), &g); err != nil {
-			t.Fatalf("line %d: %v", len(cases)+1, err)
-		}
+		err := json.Unmarshal(lines.Bytes(), &g)
+		check.Must(t, err == nil, "line %d: %v", len(cases)+1, err)
 		cases = append(cases, g)
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, lines.Err())
 	return cases
 }
 
@@ -105,9 +102,7 @@ func fnv(hash uint32, id uint32) uint32 {
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	cases := readGolden(t)
-	if len(cases) < 4000 {
-		t.Fatalf("only %d cases", len(cases))
-	}
+	check.Must(t, len(cases) >= 4000, "only %d cases", len(cases))
 	for _, name := range []string{o200kBase, cl100kBase} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,9 +124,7 @@ func TestGolden(t *testing.T) {
 						t.Errorf("line %d: Count gives %d, not %d", i+1, tokenizer.Count(text), len(ids))
 					}
 				})
-				if count != want[0] || int(hash) != want[1] {
-					t.Errorf("line %d, %+v: %d tokens, hash %d; want %d, %d", i+1, g, count, hash, want[0], want[1])
-				}
+				check.That(t, count == want[0] && int(hash) == want[1], "line %d, %+v: %d tokens, hash %d; want %d, %d", i+1, g, count, hash, want[0], want[1])
 			}
 		})
 	}
@@ -140,8 +133,6 @@ func TestGolden(t *testing.T) {
 func must(t testing.TB, name string) *Tokenizer {
 	t.Helper()
 	tokenizer, err := New(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return tokenizer
 }

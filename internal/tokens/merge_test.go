@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // worstWords are words that have to be merged from their bytes, as one piece.
@@ -19,9 +21,7 @@ func TestMergingIsBounded(t *testing.T) {
 				piece := strings.Repeat(unit, n/len(unit))
 				m := new(merger)
 				m.merge(v, piece)
-				if m.work > 3*len(piece) {
-					t.Errorf("%s: %q to %d bytes took %d pairs", name, unit, len(piece), m.work)
-				}
+				check.That(t, m.work <= 3*len(piece), "%s: %q to %d bytes took %d pairs", name, unit, len(piece), m.work)
 			}
 		}
 	}
@@ -62,9 +62,8 @@ func TestMergeByDefinition(t *testing.T) {
 				piece[i] = letters[random.next(len(letters))]
 			}
 			want := mergeByDefinition(v, string(piece))
-			if got := m.merge(v, string(piece)); got != len(want) {
-				t.Fatalf("%s: %q merges into %d tokens, want %q", name, piece, got, want)
-			}
+			got := m.merge(v, string(piece))
+			check.Must(t, got == len(want), "%s: %q merges into %d tokens, want %q", name, piece, got, want)
 			end := 0
 			for i, token := range want {
 				if end += len(token); m.end(i+1) != end {

@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Whatever the pieces, a running count is that of the whole text.
@@ -52,12 +54,8 @@ func TestRunningExceeds(t *testing.T) {
 					r.Add(characters[i%len(characters)])
 				}
 				n := tokenizer.AtLeast(r.Text())
-				if n <= limit {
-					t.Errorf("%s: %.20q has %d tokens and is said to exceed %d", name, unit, n, limit)
-				}
-				if n > limit+limit/3+60 {
-					t.Errorf("%s: %.20q has %d tokens before it is found to exceed %d", name, unit, n, limit)
-				}
+				check.That(t, n > limit, "%s: %.20q has %d tokens and is said to exceed %d", name, unit, n, limit)
+				check.That(t, n <= limit+limit/3+60, "%s: %.20q has %d tokens before it is found to exceed %d", name, unit, n, limit)
 			}
 		}
 	}
@@ -69,9 +67,8 @@ func TestAtLeast(t *testing.T) {
 	unknown := UpperBound()
 	for _, name := range []string{o200kBase, cl100kBase} {
 		exact := must(t, name)
-		if longest := exact.counter.(*encoding).vocabulary.longest; longest > LongestToken {
-			t.Errorf("%s has a token of %d bytes", name, longest)
-		}
+		longest := exact.counter.(*encoding).vocabulary.longest
+		check.That(t, longest <= LongestToken, "%s has a token of %d bytes", name, longest)
 		for _, text := range append(cutTexts, strings.Repeat(" ", 10_000), english, chinese) {
 			if !utf8.ValidString(text) {
 				continue
@@ -79,20 +76,16 @@ func TestAtLeast(t *testing.T) {
 			if least, n := unknown.AtLeast(text), exact.Count(text); least > n {
 				t.Errorf("%.20q is said to have %d tokens at least and has %d in %s", text, least, n, name)
 			}
-			if exact.AtLeast(text) != exact.Count(text) {
-				t.Errorf("%s: %.20q has another least number of tokens than its own", name, text)
-			}
+			check.That(t, exact.AtLeast(text) == exact.Count(text), "%s: %.20q has another least number of tokens than its own", name, text)
 		}
 	}
 	for _, text := range []string{"", strings.Repeat("x", 1000), strings.Repeat("人", 1000)} {
 		for _, budget := range []int{-1, 0, 1, 2, 7, 8, 1000} {
 			cut := unknown.CutAtLeast(text, budget)
-			if !strings.HasPrefix(text, cut) || !utf8.ValidString(cut) || unknown.AtLeast(cut) > max(budget, 0) {
-				t.Errorf("%.10q is cut to %d bytes for %d tokens", text, len(cut), budget)
-			}
-			if cut != text && len(cut) < budget*LongestToken-utf8.UTFMax {
-				t.Errorf("%.10q is cut to %d bytes for %d tokens: more may have fitted", text, len(cut), budget)
-			}
+			check.That(t, strings.HasPrefix(text, cut) && utf8.ValidString(cut) && unknown.AtLeast(cut) <= max(budget, 0),
+				"%.10q is cut to %d bytes for %d tokens", text, len(cut), budget)
+			check.That(t, cut == text || len(cut) >= budget*LongestToken-utf8.UTFMax,
+				"%.10q is cut to %d bytes for %d tokens: more may have fitted", text, len(cut), budget)
 		}
 	}
 }

@@ -6,14 +6,15 @@ import (
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestClassOf(t *testing.T) {
 	t.Parallel()
 	for r := rune(0); r <= unicode.MaxRune; r++ {
-		if c := classOf(r); c == 0 || c&(c-1) != 0 {
-			t.Fatalf("%U has class %b, want exactly one", r, c)
-		}
+		c := classOf(r)
+		check.Must(t, c != 0 && c&(c-1) == 0, "%U has class %b, want exactly one", r, c)
 	}
 	for _, c := range []struct {
 		r    rune
@@ -30,9 +31,7 @@ func TestClassOf(t *testing.T) {
 		{0x2ebf0, otherLetter},
 		{0x88f, other}, // a letter as of 17.0
 	} {
-		if got := classOf(c.r); got != c.want {
-			t.Errorf("%U has class %b, want %b", c.r, got, c.want)
-		}
+		check.Equal(t, classOf(c.r), c.want, "%U has class", c.r)
 	}
 }
 
@@ -80,9 +79,8 @@ func TestSplit(t *testing.T) {
 			split func(string) int
 			want  string
 		}{{o200kBase, splitO200k, c.o200k}, {cl100kBase, splitCL100k, c.cl100k}} {
-			if got := pieces(e.split, c.text); !slices.Equal(got, strings.Split(e.want, "|")) {
-				t.Errorf("%s: %q is split into %q, want %q", e.name, c.text, got, e.want)
-			}
+			got := pieces(e.split, c.text)
+			check.That(t, slices.Equal(got, strings.Split(e.want, "|")), "%s: %q is split into %q, want %q", e.name, c.text, got, e.want)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestNew(t *testing.T) {
@@ -16,18 +18,13 @@ func TestNew(t *testing.T) {
 		if tokenizer.Name() != name || tokenizer.Exact() != (name != "upper_bound") {
 			t.Errorf("%s gives name %s, exact %v", name, tokenizer.Name(), tokenizer.Exact())
 		}
-		if again := must(t, name); again != tokenizer {
-			t.Errorf("%s is built twice", name)
-		}
+		again := must(t, name)
+		check.That(t, again == tokenizer, "%s is built twice", name)
 	}
 	_, err := New("p50k_base")
-	if err == nil {
-		t.Fatal("p50k_base is known")
-	}
+	check.Must(t, err != nil, "p50k_base is known")
 	for _, name := range append(Names(), "p50k_base") {
-		if !strings.Contains(err.Error(), name) {
-			t.Errorf("%q does not name %s", err, name)
-		}
+		check.That(t, strings.Contains(err.Error(), name), "%q does not name %s", err, name)
 	}
 }
 
@@ -60,24 +57,17 @@ func TestFraming(t *testing.T) {
 	for _, name := range []string{o200kBase, cl100kBase} {
 		tokenizer := must(t, name)
 		for _, role := range []string{"system", "developer", "user", "assistant"} {
-			if n := tokenizer.Count(role); n != 1 {
-				t.Errorf("%s: role %s is %d tokens, PerMessage takes it for 1", name, role, n)
-			}
+			check.Equal(t, tokenizer.Count(role), 1, "%s: role %s is … tokens, PerMessage takes it for 1", name, role)
 		}
 		got := tokenizer.PerReply()
 		for _, m := range messages {
 			got += tokenizer.PerMessage() + tokenizer.Count(m[1])
 		}
-		if want := cookbook(tokenizer.Count, messages); got != want {
-			t.Errorf("%s: a chat of %d tokens, the cookbook says %d", name, got, want)
-		}
-		if got > most {
-			t.Errorf("%s: a chat of %d tokens, above the bound of %d", name, got, most)
-		}
+		want := cookbook(tokenizer.Count, messages)
+		check.That(t, got == want, "%s: a chat of %d tokens, the cookbook says %d", name, got, want)
+		check.That(t, got <= most, "%s: a chat of %d tokens, above the bound of %d", name, got, most)
 	}
-	if bound.PerMessage() != 12 || bound.PerReply() != 12 {
-		t.Errorf("the bound frames with %d and %d", bound.PerMessage(), bound.PerReply())
-	}
+	check.That(t, bound.PerMessage() == 12 && bound.PerReply() == 12, "the bound frames with %d and %d", bound.PerMessage(), bound.PerReply())
 }
 
 var cutTexts = []string{
@@ -111,18 +101,16 @@ func TestCut(t *testing.T) {
 			for _, budget := range budgets {
 				cut := tokenizer.Cut(text, budget)
 				checkCut(t, tokenizer, text, cut, budget)
-				if budget >= all && cut != text {
-					t.Errorf("%s: %.20q was cut to %d bytes for a budget of %d, but has only %d tokens", name, text, len(cut), budget, all)
-				}
+				check.That(t, budget < all || cut == text,
+					"%s: %.20q was cut to %d bytes for a budget of %d, but has only %d tokens", name, text, len(cut), budget, all)
 				// At most the next character is missing, or what is normalized
 				// together: a base and its first 30 marks.
 				slack := 3
 				if !tokenizer.Exact() {
 					slack = 66
 				}
-				if n := tokenizer.Count(cut); budget < all && n < max(budget, 0)-slack {
-					t.Errorf("%s: %.20q was cut to %d tokens for a budget of %d", name, text, n, budget)
-				}
+				n := tokenizer.Count(cut)
+				check.That(t, budget >= all || n >= max(budget, 0)-slack, "%s: %.20q was cut to %d tokens for a budget of %d", name, text, n, budget)
 			}
 		}
 	}
@@ -130,15 +118,10 @@ func TestCut(t *testing.T) {
 
 func checkCut(t *testing.T, tokenizer *Tokenizer, text, cut string, budget int) {
 	t.Helper()
-	if !strings.HasPrefix(text, cut) {
-		t.Errorf("%s: %.20q is no prefix of %.20q", tokenizer.Name(), cut, text)
-	}
-	if utf8.ValidString(text) && !utf8.ValidString(cut) {
-		t.Errorf("%s: %.20q was cut within a character for a budget of %d", tokenizer.Name(), text, budget)
-	}
-	if n := tokenizer.Count(cut); n > max(budget, 0) {
-		t.Errorf("%s: %.20q was cut to %d tokens for a budget of %d", tokenizer.Name(), text, n, budget)
-	}
+	check.That(t, strings.HasPrefix(text, cut), "%s: %.20q is no prefix of %.20q", tokenizer.Name(), cut, text)
+	check.That(t, !utf8.ValidString(text) || utf8.ValidString(cut), "%s: %.20q was cut within a character for a budget of %d", tokenizer.Name(), text, budget)
+	n := tokenizer.Count(cut)
+	check.That(t, n <= max(budget, 0), "%s: %.20q was cut to %d tokens for a budget of %d", tokenizer.Name(), text, n, budget)
 }
 
 // Everybody counts on the same tokenizers at once and gets the same numbers.
@@ -166,9 +149,7 @@ func TestConcurrentUse(t *testing.T) {
 	wait.Wait()
 	want := counts()
 	for _, got := range results {
-		if !slices.Equal(got, want) {
-			t.Errorf("counted %v, alone %v", got, want)
-		}
+		check.That(t, slices.Equal(got, want), "counted %v, alone %v", got, want)
 	}
 }
 
@@ -181,9 +162,8 @@ func FuzzCount(f *testing.F) {
 		most := must(t, upperBound).Count(text)
 		for _, name := range Names() {
 			tokenizer := must(t, name)
-			if n := tokenizer.Count(text); n > most || (n == 0) != (text == "") {
-				t.Errorf("%s: %q has %d tokens, the bound says %d", name, text, n, most)
-			}
+			n := tokenizer.Count(text)
+			check.That(t, n <= most && (n == 0) == (text == ""), "%s: %q has %d tokens, the bound says %d", name, text, n, most)
 			checkCut(t, tokenizer, text, tokenizer.Cut(text, budget), budget)
 			checkCut(t, tokenizer, text, tokenizer.Cut(text, budget&0xff), budget&0xff)
 			if e, ok := tokenizer.counter.(*encoding); ok {
@@ -191,9 +171,7 @@ func FuzzCount(f *testing.F) {
 				for _, id := range e.ids(text) {
 					decoded.WriteString(e.vocabulary.token(id))
 				}
-				if decoded.String() != text {
-					t.Errorf("%s: the tokens of %q say %q", name, text, decoded.String())
-				}
+				check.That(t, decoded.String() == text, "%s: the tokens of %q say %q", name, text, decoded.String())
 			}
 		}
 	})

@@ -8,6 +8,8 @@ import (
 	"math/bits"
 	"os"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 var update = flag.Bool("update", false, "write the indexes anew")
@@ -43,9 +45,7 @@ func TestIndex(t *testing.T) {
 	for _, c := range []struct{ name, file, index string }{{o200kBase, o200kFile, o200kIndex}, {cl100kBase, cl100kFile, cl100kIndex}} {
 		want := makeIndex(c.file)
 		if *update {
-			if err := os.WriteFile(c.name+".index", []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.WriteFile(c.name+".index", []byte(want), 0o644))
 		} else if c.index != want {
 			t.Errorf("%s.index is not what the vocabulary and hash make: run go generate", c.name)
 		}
@@ -60,9 +60,8 @@ func TestTablesArePinned(t *testing.T) {
 		{"cl100k_base.bin", cl100kFile, "79045c4dbf49c4e3b90893afbcbfd80cf94cf2b99256bd84b19ffcace49d9bd2"},
 		{"unicode16.bin", classes, "4dde7dada5211398dd77b1d234de126544eee447a8814837a5e3e8e330327f26"},
 	} {
-		if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(c.content))); sum != c.sum {
-			t.Errorf("%s has sha256 %s, want %s", c.name, sum, c.sum)
-		}
+		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(c.content)))
+		check.That(t, sum == c.sum, "%s has sha256 %s, want %s", c.name, sum, c.sum)
 	}
 }
 
@@ -78,19 +77,15 @@ func TestEveryTokenHasItsRank(t *testing.T) {
 		}
 		for rank := range c.size {
 			token := v.token(uint32(rank))
-			if got := v.rank(token); got != uint32(rank) {
-				t.Fatalf("%s: %q has rank %d, want %d", c.name, token, got, rank)
-			}
+			got := v.rank(token)
+			check.Must(t, got == uint32(rank), "%s: %q has rank %d, want %d", c.name, token, got, rank)
 		}
 		for i := range 256 {
-			if b := string([]byte{byte(i)}); v.rank(b) == noRank {
-				t.Errorf("%s: byte %#x is no token: not every text can be encoded", c.name, i)
-			}
+			b := string([]byte{byte(i)})
+			check.That(t, v.rank(b) != noRank, "%s: byte %#x is no token: not every text can be encoded", c.name, i)
 		}
 		for _, text := range []string{"", "<|endoftext|>", "<|im_start|>", "\xff\xfe\xfd"} {
-			if v.rank(text) != noRank {
-				t.Errorf("%s: %q is a token", c.name, text)
-			}
+			check.That(t, v.rank(text) == noRank, "%s: %q is a token", c.name, text)
 		}
 	}
 }
@@ -108,9 +103,7 @@ func TestLookupsAreShort(t *testing.T) {
 			}
 			longest = max(longest, run)
 		}
-		if longest > 64 {
-			t.Errorf("%s: a run of %d used slots", name, longest)
-		}
+		check.That(t, longest <= 64, "%s: a run of %d used slots", name, longest)
 		t.Logf("%s: longest run %d of %d slots", name, longest, size)
 	}
 }

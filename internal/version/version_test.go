@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // The number is that of the changelog's newest release, or, as long as there are
@@ -12,20 +14,13 @@ import (
 func TestNumberIsThatOfTheChangelog(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	_, sections, ok := strings.Cut(string(text), "\n## [Unreleased]\n")
-	if !ok {
-		t.Fatal("CHANGELOG.md has no section Unreleased")
-	}
+	check.Must(t, ok, "CHANGELOG.md has no section Unreleased")
 	unreleased, released, _ := strings.Cut(sections, "\n## [")
 	newest, _, _ := strings.Cut(released, "]")
 	base, dev := strings.CutSuffix(Number, "-dev")
-	if !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(base) {
-		t.Errorf("%q is not a version", Number)
-	}
-	if changed := strings.Contains(unreleased, "\n- "); changed != dev || dev == (base == newest) {
-		t.Errorf("the number is %s, the newest release %q, unreleased changes: %t", Number, newest, changed)
-	}
+	check.That(t, regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(base), "%q is not a version", Number)
+	changed := strings.Contains(unreleased, "\n- ")
+	check.That(t, changed == dev && dev != (base == newest), "the number is %s, the newest release %q, unreleased changes: %t", Number, newest, changed)
 }

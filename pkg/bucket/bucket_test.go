@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -21,12 +22,8 @@ func TestReserveAndSettle(t *testing.T) {
 	req := w.request("user#1", Charge{Limit: tokens, Cost: 1000}, Charge{Limit: requests, Cost: 1}, Charge{Limit: quota, Cost: 1})
 
 	d, err := b.Reserve(ctx, req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w.calls.Load() != 1 {
-		t.Errorf("a reserve took %d round trips, want 1", w.calls.Load())
-	}
+	check.OK(t, err)
+	check.Equal(t, w.calls.Load(), 1, "a reserve took … round trips")
 	for i, want := range []int64{4000, 19, 9} {
 		if got := d.Limits[i].Remaining; got != want {
 			t.Errorf("%s: %d remain after admission, want %d", d.Limits[i].Limit.Name, got, want)
@@ -43,13 +40,9 @@ func TestReserveAndSettle(t *testing.T) {
 		limit Limit
 		want  int64
 	}{{tokens, 4750}, {requests, 19}, {quota, 10}} {
-		if got := w.left("user#1", tc.limit); got != tc.want {
-			t.Errorf("%s: %d remain after the settle, want %d", tc.limit.Name, got, tc.want)
-		}
+		check.Equal(t, w.left("user#1", tc.limit), tc.want, "%s: remain after the settle", tc.limit.Name)
 	}
-	if w.calls.Load() != 2 {
-		t.Errorf("reserve and settle took %d round trips, want 2", w.calls.Load())
-	}
+	check.Equal(t, w.calls.Load(), 2, "reserve and settle took … round trips")
 }
 
 func TestAllOrNothing(t *testing.T) {
@@ -59,13 +52,9 @@ func TestAllOrNothing(t *testing.T) {
 	w.settle(w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 10}, Charge{Limit: quota, Cost: 10})), 10, 10)
 	before := w.item("user#1")
 	d := w.deny(b, w.request("user#1", Charge{Limit: tokens, Cost: 10}, Charge{Limit: requests, Cost: 1}, Charge{Limit: quota, Cost: 1}), "cv")
-	if d.RetryAfter != 24*time.Hour/10-100*time.Microsecond {
-		t.Errorf("retry after %s, want a tenth of a day", d.RetryAfter)
-	}
+	check.Equal(t, d.RetryAfter, 24*time.Hour/10-100*time.Microsecond, "retry after")
 	after := w.item("user#1")
-	if len(before) != len(after) || w.left("user#1", tokens) != 4990 {
-		t.Errorf("a denial changed the item: %v, then %v", before, after)
-	}
+	check.That(t, len(before) == len(after) && w.left("user#1", tokens) == 4990, "a denial changed the item: %v, then %v", before, after)
 }
 
 func TestDenialNamesTheLongestWaitFirst(t *testing.T) {
@@ -74,19 +63,13 @@ func TestDenialNamesTheLongestWaitFirst(t *testing.T) {
 	b := w.process()
 	w.settle(w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 5000}, Charge{Limit: requests, Cost: 20}, Charge{Limit: quota, Cost: 10})), 5000, 20, 10)
 	d, err := b.Reserve(ctx, w.request("user#1", Charge{Limit: requests, Cost: 1}, Charge{Limit: tokens, Cost: 5000}, Charge{Limit: quota, Cost: 1}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var names []string
 	for _, denial := range d.Denials {
 		names = append(names, denial.Limit.Name)
-		if denial.Remaining != 0 {
-			t.Errorf("%s: %d remain", denial.Limit.Name, denial.Remaining)
-		}
+		check.Equal(t, denial.Remaining, 0, "%s: remain", denial.Limit.Name)
 	}
-	if got := strings.Join(names, " "); got != "cv tokens requests" {
-		t.Errorf("denied by %s", got)
-	}
+	check.Equal(t, strings.Join(names, " "), "cv tokens requests", "denied by")
 }
 
 // An increment above the period would pass the full form's condition: a full
@@ -95,9 +78,7 @@ func TestMoreThanTheCapacityIsDeniedUnsent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.deny(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 9000}), "tokens")
-	if !d.Impossible || d.Remaining != 5000 || w.calls.Load() != 0 {
-		t.Errorf("denial %+v after %d round trips", d, w.calls.Load())
-	}
+	check.That(t, d.Impossible && d.Remaining == 5000 && w.calls.Load() == 0, "denial %+v after %d round trips", d, w.calls.Load())
 }
 
 // The period is in the attribute's name: a TAT of a day ahead, left by a period
@@ -120,9 +101,7 @@ func TestChangedCapacitySettlesRight(t *testing.T) {
 	generous := tokens
 	generous.Capacity = 10_000
 	w.settle(r, 0)
-	if got := w.left("user#1", generous); got != 10_000 {
-		t.Errorf("%d of 10000 remain", got)
-	}
+	check.Equal(t, w.left("user#1", generous), 10_000, "of 10000 remain")
 	// The same for a sweep by a process with another capacity.
 	r = w.admit(w.process(), w.request("user#2", Charge{Limit: quota, Cost: 10}))
 	w.clock.advance(2 * time.Minute)
@@ -130,9 +109,7 @@ func TestChangedCapacitySettlesRight(t *testing.T) {
 	bigger.Capacity = 20
 	w.admit(w.process(), w.request("user#2", Charge{Limit: bigger, Cost: 20}))
 	w.settle(r, 10) // too late to matter
-	if got := w.left("user#2", bigger); got != 0 {
-		t.Errorf("%d remain", got)
-	}
+	check.Equal(t, w.left("user#2", bigger), 0, "remain")
 }
 
 func TestInFlightIsALimit(t *testing.T) {
@@ -144,9 +121,7 @@ func TestInFlightIsALimit(t *testing.T) {
 	first := w.admit(b, req)
 	w.admit(b, req)
 	d := w.deny(b, req, InFlight)
-	if d.Requested != 1 || d.Remaining != 0 || d.Limit.Capacity != 2 {
-		t.Errorf("denial %+v", d)
-	}
+	check.That(t, d.Requested == 1 && d.Remaining == 0 && d.Limit.Capacity == 2, "denial %+v", d)
 	// Not remembered: a place that has become free is to be had at once.
 	w.settle(first, 1)
 	w.admit(b, req)
@@ -172,18 +147,12 @@ func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 	w.settle(w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 4000})), 4000)
 	dear := w.request("user#1", Charge{Limit: tokens, Cost: 2000})
 	d := w.deny(b, dear, "tokens")
-	if d.Remaining != 1000 {
-		t.Fatalf("%d remain, want 1000", d.Remaining)
-	}
+	check.Must(t, d.Remaining == 1000, "%d remain, want 1000", d.Remaining)
 	w.calls.Store(0)
 	w.clock.advance(900 * time.Millisecond)
 	again := w.deny(b, dear, "tokens")
-	if w.calls.Load() != 0 {
-		t.Error("a repeated denial cost a round trip")
-	}
-	if got := d.RetryAfter - again.RetryAfter; got != 900*time.Millisecond {
-		t.Errorf("0.9 s later the wait is %s shorter", got)
-	}
+	check.That(t, w.calls.Load() == 0, "a repeated denial cost a round trip")
+	check.Equal(t, d.RetryAfter-again.RetryAfter, 900*time.Millisecond, "0.9 s later the wait is … shorter")
 	// What the denial said would fit does fit: each request is judged by itself.
 	w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: d.Remaining}))
 
@@ -192,9 +161,7 @@ func TestDenialsAreAnsweredFromMemory(t *testing.T) {
 	w.calls.Store(0)
 	w.clock.advance(time.Second)
 	w.deny(b, dear, "tokens")
-	if w.calls.Load() != 1 {
-		t.Errorf("after a second the store was asked %d times, want 1", w.calls.Load())
-	}
+	check.Equal(t, w.calls.Load(), 1, "after a second the store was asked … times")
 }
 
 // The TTL must cover the longest limit of the item, not of the request.
@@ -205,9 +172,8 @@ func TestItemOutlivesItsLongestLimit(t *testing.T) {
 	w.settle(w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10})), 10)
 	w.settle(w.admit(b, w.request("user#1", Charge{Limit: requests, Cost: 1})), 1)
 	least := w.clock.now().Add(24*time.Hour + time.Minute + HoldGrace).Unix()
-	if got := w.number("user#1", attrExpires); got < least {
-		t.Errorf("expires at %d, %d s too early", got, least-got)
-	}
+	got := w.number("user#1", attrExpires)
+	check.That(t, got >= least, "expires at %d, %d s too early", got, least-got)
 }
 
 func TestOverrunIsChargedInFull(t *testing.T) {
@@ -216,9 +182,7 @@ func TestOverrunIsChargedInFull(t *testing.T) {
 		w := newWorld(t)
 		r := w.admit(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 1000}))
 		w.settle(r, 1500)
-		if got := w.left("user#1", tokens); got != 3500 {
-			t.Errorf("%d remain, want 3500", got)
-		}
+		check.Equal(t, w.left("user#1", tokens), 3500, "remain")
 	})
 	t.Run("when full again", func(t *testing.T) {
 		// Added to a TAT in the past the debt would be lost.
@@ -226,18 +190,14 @@ func TestOverrunIsChargedInFull(t *testing.T) {
 		r := w.admit(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 1}))
 		w.clock.advance(30 * time.Second)
 		w.settle(r, 1001)
-		if got := w.left("user#1", tokens); got != 4000 {
-			t.Errorf("%d remain, want 4000", got)
-		}
+		check.Equal(t, w.left("user#1", tokens), 4000, "remain")
 	})
 	t.Run("into debt", func(t *testing.T) {
 		w := newWorld(t)
 		b := w.process()
 		w.settle(w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 5000})), 10_000)
 		d := w.deny(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
-		if d.Remaining != 0 || d.RetryAfter < time.Hour {
-			t.Errorf("denial %+v", d)
-		}
+		check.That(t, d.Remaining == 0 && d.RetryAfter >= time.Hour, "denial %+v", d)
 		w.clock.advance(2 * time.Hour)
 		w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 5000}))
 	})
@@ -249,9 +209,7 @@ func TestOverrunIsChargedInFull(t *testing.T) {
 		w.clock.advance(30 * time.Second)
 		w.admit(there, w.request("user#1", Charge{Limit: tokens, Cost: 1000}))
 		w.settle(r, 1001)
-		if got := w.left("user#1", tokens); got != 3000 {
-			t.Errorf("%d remain, want 3000", got)
-		}
+		check.Equal(t, w.left("user#1", tokens), 3000, "remain")
 	})
 	t.Run("of two limits", func(t *testing.T) {
 		w := newWorld(t)
@@ -266,9 +224,7 @@ func TestOverrunIsChargedInFull(t *testing.T) {
 		b := w.process()
 		w.settle(w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1})), 1<<62)
 		w.deny(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
-		if err := b.Clear(ctx, "user#1", tokens); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.Clear(ctx, "user#1", tokens))
 		w.admit(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 5000}))
 	})
 }
@@ -285,15 +241,11 @@ func TestSettleIsOnce(t *testing.T) {
 	wg.Wait()
 	w.settle(r, 0)
 	w.wantOpen("user#1", 0)
-	if got := w.micros("user#1", "g_tokens_3600"); got != 1000*720_000 {
-		t.Errorf("credited %d µs, want the 720 s once", got)
-	}
+	check.Equal(t, w.micros("user#1", "g_tokens_3600"), 1000*720_000, "credited … µs")
 	// Another process with the same receipt, as a retry after a restart would have.
 	twin := &Reservation{b: w.process(), key: r.key, id: r.id, hold: r.hold, start: r.start, charges: r.charges, afterKnown: true}
 	w.settle(twin, 0)
-	if got := w.micros("user#1", "g_tokens_3600"); got != 1000*720_000 {
-		t.Errorf("credited %d µs, want the 720 s once", got)
-	}
+	check.Equal(t, w.micros("user#1", "g_tokens_3600"), 1000*720_000, "credited … µs")
 }
 
 func TestSettleRefusesWrongFigures(t *testing.T) {
@@ -323,9 +275,7 @@ func TestCreditRaceIsResolvedByTheStore(t *testing.T) {
 	w.clock.advance(30 * time.Second)
 	w.admit(three, w.request("user#1", Charge{Limit: hundred, Cost: 50}))
 	w.settle(second, 0)
-	if got := w.left("user#1", hundred); got != 50 {
-		t.Errorf("%d remain beside 50 of 100 in use, want 50", got)
-	}
+	check.Equal(t, w.left("user#1", hundred), 50, "remain beside 50 of 100 in use")
 }
 
 func TestWrongGuessNeedsOneMoreTry(t *testing.T) {
@@ -352,9 +302,7 @@ func TestWrongGuessNeedsOneMoreTry(t *testing.T) {
 			}
 			w.calls.Store(0)
 			w.admit(w.process(), w.request("user#1", Charge{Limit: tc.limit, Cost: 1}))
-			if got := w.calls.Load(); got != tc.want {
-				t.Errorf("%d round trips, want %d", got, tc.want)
-			}
+			check.Equal(t, w.calls.Load(), tc.want, "round trips")
 		})
 	}
 }
@@ -371,9 +319,7 @@ func TestNearlyFullIsExact(t *testing.T) {
 	w.clock.advance(2980 * time.Millisecond) // 20 ms until full again
 	w.calls.Store(0)
 	w.admit(here, w.request("user#1", Charge{Limit: requests, Cost: 1}))
-	if got := w.calls.Load(); got != 2 {
-		t.Errorf("%d round trips, want 2", got)
-	}
+	check.Equal(t, w.calls.Load(), 2, "round trips")
 	want := w.now() + 3*second + 20*milli
 	if got := w.micros("user#1", "t_requests_60"); got != want {
 		t.Errorf("TAT is %d µs off", got-want)
@@ -395,28 +341,19 @@ func TestSweep(t *testing.T) {
 		w.deny(b, w.request("user#1", Charge{Limit: quota, Cost: 1}), "cv") // expires now, not yet expired
 		w.clock.advance(time.Second)
 		w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 8}))
-		if len(w.abandoned) != 1 {
-			t.Fatalf("told of %d abandoned calls, want 1", len(w.abandoned))
-		}
+		check.Must(t, len(w.abandoned) == 1, "told of %d abandoned calls, want 1", len(w.abandoned))
 		a := w.abandoned[0]
-		if a.Key != "user#1" || a.ID != r.ID() || string(a.Note) != "docqa 12 345" || !a.Start.Equal(r.Start()) || a.Expiry.Sub(a.Start) != time.Minute+HoldGrace {
-			t.Errorf("told of %+v", a)
-		}
+		check.That(t, a.Key == "user#1" && a.ID == r.ID() && string(a.Note) == "docqa 12 345" && a.Start.Equal(r.Start()) && a.Expiry.Sub(a.Start) == time.Minute+HoldGrace,
+			"told of %+v", a)
 		w.wantOpen("user#1", 1)
 		// The quota came back, less the minute's refill; tokens and requests did not.
-		if got := w.left("user#1", quota); got != 2 {
-			t.Errorf("quota: %d remain, want 2", got)
-		}
-		if got := w.left("user#1", tokens); got != 4000+71*5000/3600 {
-			t.Errorf("tokens: %d remain", got)
-		}
+		check.Equal(t, w.left("user#1", quota), 2, "quota: remain")
+		check.Equal(t, w.left("user#1", tokens), 4000+71*5000/3600, "tokens: remain")
 		// The late settle finds nothing left to do.
 		before := w.left("user#1", quota)
 		w.settle(r, 0, 0, 0)
 		w.wantOpen("user#1", 1)
-		if w.left("user#1", quota) != before || w.left("user#1", tokens) != 4000+71*5000/3600 {
-			t.Error("a settle after the sweep changed the limits")
-		}
+		check.That(t, w.left("user#1", quota) == before && w.left("user#1", tokens) == 4000+71*5000/3600, "a settle after the sweep changed the limits")
 	})
 	t.Run("by the settle of a call that it did not stand in the way of", func(t *testing.T) {
 		w := newWorld(t)
@@ -427,12 +364,8 @@ func TestSweep(t *testing.T) {
 		w.wantOpen("user#1", 2)
 		w.settle(r, 1)
 		w.wantOpen("user#1", 0)
-		if got := w.left("user#1", quota); got != 10 {
-			t.Errorf("quota: %d remain, want 10", got)
-		}
-		if len(w.abandoned) != 1 {
-			t.Errorf("told of %d abandoned calls, want 1", len(w.abandoned))
-		}
+		check.Equal(t, w.left("user#1", quota), 10, "quota: remain")
+		check.Equal(t, len(w.abandoned), 1, "told of … abandoned calls")
 	})
 	t.Run("before a denial for too many in flight", func(t *testing.T) {
 		w := newWorld(t)
@@ -463,9 +396,7 @@ func TestSweep(t *testing.T) {
 		b := w.process()
 		lost(w, b)
 		w.clock.advance(4 * time.Second) // within the margin for clocks that differ
-		if err := b.Clear(ctx, "user#1", quota); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.Clear(ctx, "user#1", quota))
 		w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10}))
 		w.clock.advance(68 * time.Second)
 		w.deny(b, w.request("user#1", Charge{Limit: quota, Cost: 1}), "cv")
@@ -475,9 +406,7 @@ func TestSweep(t *testing.T) {
 		w := newWorld(t)
 		b := w.process()
 		w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}))
-		if err := b.Clear(ctx, "user#1", quota); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.Clear(ctx, "user#1", quota))
 		w.clock.advance(6 * time.Second)
 		lost(w, b)
 		w.clock.advance(2 * time.Minute)
@@ -492,49 +421,36 @@ func TestClear(t *testing.T) {
 		b := w.process()
 		w.settle(w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 5000}, Charge{Limit: quota, Cost: 10})), 5000, 10)
 		w.deny(b, w.request("user#1", Charge{Limit: quota, Cost: 1}), "cv")
-		if err := b.Clear(ctx, "user#1", quota); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.Clear(ctx, "user#1", quota))
 		// The process that cleared does not repeat its denial.
 		w.deny(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
 		w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10}))
 	})
 	t.Run("makes no item", func(t *testing.T) {
 		w := newWorld(t)
-		if err := w.process().Clear(ctx, "user#typo", tokens); !errors.Is(err, ErrNotFound) {
-			t.Errorf("error %v, want ErrNotFound", err)
-		}
-		if w.item("user#typo") != nil {
-			t.Error("an item was made")
-		}
+		err := w.process().Clear(ctx, "user#typo", tokens)
+		check.That(t, errors.Is(err, ErrNotFound), "error %v, want ErrNotFound", err)
+		check.That(t, w.item("user#typo") == nil, "an item was made")
 	})
 	t.Run("a call that was open settles and credits nothing", func(t *testing.T) {
 		w := newWorld(t)
 		b := w.process()
 		open := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 5000}, Charge{Limit: quota, Cost: 10}))
-		if err := b.Clear(ctx, "user#1", tokens, quota); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.Clear(ctx, "user#1", tokens, quota))
 		w.wantOpen("user#1", 1)
 		after := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 5000}, Charge{Limit: quota, Cost: 10}))
 		w.settle(open, 0, 0)
 		w.wantOpen("user#1", 1)
-		if w.left("user#1", tokens) != 0 || w.left("user#1", quota) != 0 {
-			t.Error("a settle of an older reservation credited the cleared state")
-		}
+		check.That(t, w.left("user#1", tokens) == 0 && w.left("user#1", quota) == 0, "a settle of an older reservation credited the cleared state")
 		w.settle(after, 0, 0)
-		if w.left("user#1", tokens) != 5000 || w.left("user#1", quota) != 10 {
-			t.Error("a settle of a newer reservation did not")
-		}
+		check.That(t, w.left("user#1", tokens) == 5000 && w.left("user#1", quota) == 10, "a settle of a newer reservation did not")
 	})
 	t.Run("other processes learn of it within a second", func(t *testing.T) {
 		w := newWorld(t)
 		here, there := w.process(), w.process()
 		w.settle(w.admit(here, w.request("user#1", Charge{Limit: tokens, Cost: 5000})), 5000)
 		w.deny(here, w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
-		if err := there.Clear(ctx, "user#1", tokens); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, there.Clear(ctx, "user#1", tokens))
 		w.deny(here, w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
 		w.clock.advance(time.Second)
 		w.admit(here, w.request("user#1", Charge{Limit: tokens, Cost: 5000}))
@@ -570,12 +486,8 @@ func TestClear(t *testing.T) {
 		})
 		wg.Wait()
 		w.wantOpen("user#1", 1) // the first one
-		if err := w.process().Clear(ctx, "user#1", tokens, quota); err != nil {
-			t.Fatal(err)
-		}
-		if w.left("user#1", tokens) != 5000 || w.left("user#1", quota) != 10 {
-			t.Error("not full after the last clear")
-		}
+		check.OK(t, w.process().Clear(ctx, "user#1", tokens, quota))
+		check.That(t, w.left("user#1", tokens) == 5000 && w.left("user#1", quota) == 10, "not full after the last clear")
 	})
 }
 
@@ -584,22 +496,15 @@ func TestPeek(t *testing.T) {
 	w := newWorld(t)
 	b := w.process()
 	s, err := b.Peek(ctx, "user#1")
-	if err != nil || s.Exists || s.InFlight != 0 || s.Limit(tokens).Remaining != 5000 || s.Limit(tokens).FullIn != 0 {
-		t.Errorf("of nobody: %+v, %v", s, err)
-	}
-	if w.item("user#1") != nil {
-		t.Error("looking made an item")
-	}
+	check.That(t, err == nil && !s.Exists && s.InFlight == 0 && s.Limit(tokens).Remaining == 5000 && s.Limit(tokens).FullIn == 0, "of nobody: %+v, %v", s, err)
+	check.That(t, w.item("user#1") == nil, "looking made an item")
 	req := w.request("user#1", Charge{Limit: tokens, Cost: 1000})
 	req.Note = []byte("note")
 	r := w.admit(b, req)
 	s, err = b.Peek(ctx, "user#1")
-	if err != nil || !s.Exists || s.InFlight != 1 || s.Limit(tokens).Remaining != 4000 || s.Limit(tokens).FullIn != 12*time.Minute {
-		t.Errorf("with an open call: %+v, %v", s, err)
-	}
-	if len(s.Holds) != 1 || s.Holds[0].ID != r.ID() || string(s.Holds[0].Note) != "note" {
-		t.Errorf("holds %+v", s.Holds)
-	}
+	check.That(t, err == nil && s.Exists && s.InFlight == 1 && s.Limit(tokens).Remaining == 4000 && s.Limit(tokens).FullIn == 12*time.Minute,
+		"with an open call: %+v, %v", s, err)
+	check.That(t, len(s.Holds) == 1 && s.Holds[0].ID == r.ID() && string(s.Holds[0].Note) == "note", "holds %+v", s.Holds)
 }
 
 // A process whose clock is behind or ahead by 2 s admits at most what 4 s refill.
@@ -615,9 +520,7 @@ func TestClocksApart(t *testing.T) {
 	for range 200 {
 		for _, b := range []*Buckets{ahead, behind} {
 			d, err := b.Reserve(ctx, w.request("user#1", Charge{Limit: quick, Cost: 1}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			if d.Reservation != nil {
 				admitted++
 				w.settle(d.Reservation, 1)
@@ -625,9 +528,8 @@ func TestClocksApart(t *testing.T) {
 		}
 		w.clock.advance(time.Second)
 	}
-	if most := int64(100 + 199 + 4); admitted > most {
-		t.Errorf("%d admitted in 199 s, at most %d may be", admitted, most)
-	}
+	most := int64(100 + 199 + 4)
+	check.That(t, admitted <= most, "%d admitted in 199 s, at most %d may be", admitted, most)
 }
 
 func TestBadRequests(t *testing.T) {
@@ -665,9 +567,7 @@ func TestBadRequests(t *testing.T) {
 			t.Errorf("%s: decision %+v, error %v", name, d, err)
 		}
 	}
-	if w.calls.Load() != 0 {
-		t.Error("a bad request reached the store")
-	}
+	check.That(t, w.calls.Load() == 0, "a bad request reached the store")
 }
 
 func TestForeignItemIsAnErrorNotAGuess(t *testing.T) {
@@ -706,16 +606,11 @@ func TestHoldEncoding(t *testing.T) {
 	h := hold{start: 1_800_000_000_123_456, expiry: 1_800_000_000_123_456 + 70_000_000, note: []byte("note"),
 		owed: []owed{{slot{"", "cv", day}, 8_640_000_000}, {slot{"", "linkedin", hour}, 1}}}
 	got, err := decodeHold(h.encode())
-	if err != nil || got.start != h.start || got.expiry != h.expiry || string(got.note) != "note" || len(got.owed) != 2 {
-		t.Fatalf("%+v, %v", got, err)
-	}
-	if r := got.owed[0]; r.name != "cv" || r.period != day || r.inc != 8_640_000_000 || r.client != "" {
-		t.Errorf("%+v", r)
-	}
+	check.Must(t, err == nil && got.start == h.start && got.expiry == h.expiry && string(got.note) == "note" && len(got.owed) == 2, "%+v, %v", got, err)
+	r := got.owed[0]
+	check.That(t, r.name == "cv" && r.period == day && r.inc == 8_640_000_000 && r.client == "", "%+v", r)
 	dead, err := decodeHold(tombstone(1_800_000_000_000_000))
-	if err != nil || !dead.dead || dead.expiry != 1_800_000_000_000_000+tombstoneLife {
-		t.Errorf("%+v, %v", dead, err)
-	}
+	check.That(t, err == nil && dead.dead && dead.expiry == 1_800_000_000_000_000+tombstoneLife, "%+v, %v", dead, err)
 }
 
 func FuzzDecodeHold(f *testing.F) {
@@ -729,9 +624,8 @@ func FuzzDecodeHold(f *testing.F) {
 		// Lengths may be written in more ways than one: what counts is that the
 		// meaning survives.
 		again, err := decodeHold(h.encode())
-		if err != nil || again.start != h.start || again.expiry != h.expiry || !slices.Equal(again.owed, h.owed) || string(again.note) != string(h.note) {
-			t.Fatalf("%+v became %+v, %v", h, again, err)
-		}
+		check.Must(t, err == nil && again.start == h.start && again.expiry == h.expiry && slices.Equal(again.owed, h.owed) && string(again.note) == string(h.note),
+			"%+v became %+v, %v", h, again, err)
 	})
 }
 
@@ -744,10 +638,7 @@ func TestStoreDown(t *testing.T) {
 	if d, err := b.Reserve(ctx, w.request("user#1", Charge{Limit: tokens, Cost: 1})); !errors.Is(err, ErrUnavailable) || d.Reservation != nil {
 		t.Errorf("decision %+v, error %v", d, err)
 	}
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("answered after %s", took)
-	}
-	if w.item("user#1") != nil {
-		t.Error("something was written")
-	}
+	took := time.Since(start)
+	check.That(t, took <= 5*time.Second, "answered after %s", took)
+	check.That(t, w.item("user#1") == nil, "something was written")
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -102,9 +103,7 @@ func (s siege) run(t *testing.T) result {
 		var err error
 		p.pool, err = b.NewPool("pool#all", siegeCeiling, s.period, PoolOptions{
 			Life: s.life, Margin: 5 * time.Second, Monotonic: func() time.Duration { return at() - p.born - p.froze }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		return p
 	}
 	ps := make([]*siegeProcess, s.processes)
@@ -168,9 +167,7 @@ func (s siege) run(t *testing.T) result {
 			res.idle = max(res.idle, idle)
 		}
 		if random.IntN(10) == 0 {
-			if err := w.net.Deliver(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, w.net.Deliver())
 		}
 		w.clock.advance(step)
 	}
@@ -245,12 +242,8 @@ func TestCeilingHolds(t *testing.T) {
 			s.processes, s.period, s.life, s.lasts = max(8, s.processes), 60*time.Second, 10*time.Second, 3*time.Minute
 			res := s.run(t)
 			t.Log(res)
-			if res.worstWindow > siegeCeiling {
-				t.Errorf("a period committed %d of %d", res.worstWindow, siegeCeiling)
-			}
-			if res.worstWindow < siegeCeiling/4 {
-				t.Errorf("the worst period committed only %d of %d: the siege tested little", res.worstWindow, siegeCeiling)
-			}
+			check.That(t, res.worstWindow <= siegeCeiling, "a period committed %d of %d", res.worstWindow, siegeCeiling)
+			check.That(t, res.worstWindow >= siegeCeiling/4, "the worst period committed only %d of %d: the siege tested little", res.worstWindow, siegeCeiling)
 		})
 	}
 }
@@ -278,9 +271,7 @@ func TestSeldomCallersAreNeverDenied(t *testing.T) {
 			return 5000, 2000, 3 * time.Second, time.Minute
 		}}.run(t)
 	t.Log(res)
-	if res.denied+res.failed > 0 || res.admitted < 8*19 {
-		t.Error("a process that calls once a minute was refused")
-	}
+	check.That(t, res.denied+res.failed <= 0 && res.admitted >= 8*19, "a process that calls once a minute was refused")
 }
 
 // Processes that do little, as many of Lambda do, must not lock a pool with what they
@@ -309,9 +300,7 @@ func TestLittleIsHeldIdle(t *testing.T) {
 					return tc.worst, 20, 3 * time.Second, pause
 				}}.run(t)
 			t.Log(res)
-			if res.denied+res.failed > 0 {
-				t.Errorf("%d of 300 processes' calls were denied, %d failed", res.denied, res.failed)
-			}
+			check.That(t, res.denied+res.failed <= 0, "%d of 300 processes' calls were denied, %d failed", res.denied, res.failed)
 			if res.perCall() > tc.writes {
 				t.Errorf("%.3f writes a call, want at most %.3f", res.perCall(), tc.writes)
 			}

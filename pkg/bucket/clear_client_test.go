@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestClearClient(t *testing.T) {
@@ -17,29 +19,21 @@ func TestClearClient(t *testing.T) {
 		w.settle(w.admit(b, w.visit(one, 5000)), 5000, 5000)
 		w.settle(w.admit(b, w.visit(two, 5000)), 5000, 5000)
 		w.deny(b, w.visit(one, 1), "tokens")
-		if err := b.ClearClient(ctx, "net#1", one, clientTokens); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.ClearClient(ctx, "net#1", one, clientTokens))
 		w.settle(w.admit(b, w.visit(one, 5000)), 5000, 5000)
 		w.deny(b, w.visit(two, 1), "tokens")
-		if got := w.left("net#1", networkTokens); got != 35_000 {
-			t.Errorf("network: %d remain, want 35000", got)
-		}
+		check.Equal(t, w.left("net#1", networkTokens), 35_000, "network: remain")
 	})
 	t.Run("a call that was open credits nothing", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		b := w.process()
 		open := w.admit(b, w.visit(one, 5000))
-		if err := b.ClearClient(ctx, "net#1", one, clientTokens); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.ClearClient(ctx, "net#1", one, clientTokens))
 		w.settle(w.admit(b, w.visit(one, 5000)), 5000, 5000)
 		w.settle(open, 0, 0)
 		w.deny(w.process(), w.visit(one, 100), "tokens")
-		if got := w.number("net#1", "o_"+one); got != 0 {
-			t.Errorf("%d calls of the client still count as open", got)
-		}
+		check.Equal(t, w.number("net#1", "o_"+one), 0, "calls of the client still count as open")
 	})
 	t.Run("brings nobody back", func(t *testing.T) {
 		t.Parallel()
@@ -48,9 +42,7 @@ func TestClearClient(t *testing.T) {
 		if err := b.ClearClient(ctx, "net#1", one, clientTokens); !errors.Is(err, ErrNotFound) {
 			t.Errorf("no network: error %v, want ErrNotFound", err)
 		}
-		if w.item("net#1") != nil {
-			t.Error("an item was made")
-		}
+		check.That(t, w.item("net#1") == nil, "an item was made")
 		w.settle(w.admit(b, w.visit(two, 1)), 1, 1)
 		if err := b.ClearClient(ctx, "net#1", one, clientTokens); !errors.Is(err, ErrNotFound) {
 			t.Errorf("no client: error %v, want ErrNotFound", err)
@@ -59,9 +51,8 @@ func TestClearClient(t *testing.T) {
 			t.Error("limits of a client that is not there were made")
 		}
 		for _, bad := range []string{"", "abc"} {
-			if err := b.ClearClient(ctx, "net#1", bad, clientTokens); err == nil || errors.Is(err, ErrNotFound) {
-				t.Errorf("key %q: error %v", bad, err)
-			}
+			err := b.ClearClient(ctx, "net#1", bad, clientTokens)
+			check.That(t, err != nil && !errors.Is(err, ErrNotFound), "key %q: error %v", bad, err)
 		}
 	})
 }
@@ -74,12 +65,8 @@ func TestStateTellsWhatIsThere(t *testing.T) {
 	w.settle(w.admit(b, w.visit(two, 1)), 1, 1)
 	w.settle(w.admit(b, w.visit(one, 1)), 1, 1)
 	s, err := b.Peek(ctx, "net#1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(s.Clients, []string{one, two}) {
-		t.Errorf("clients %v", s.Clients)
-	}
+	check.OK(t, err)
+	check.That(t, slices.Equal(s.Clients, []string{one, two}), "clients %v", s.Clients)
 	daily := clientTokens
 	daily.Period = 24 * time.Hour
 	for _, test := range []struct {
@@ -90,8 +77,6 @@ func TestStateTellsWhatIsThere(t *testing.T) {
 		{"", networkTokens, true}, {one, clientTokens, true}, {"", clientTokens, false},
 		{one, networkTokens, false}, {one, daily, false}, {clientNumber(3), clientTokens, false},
 	} {
-		if got := s.HasLimit(test.client, test.limit); got != test.there {
-			t.Errorf("client %q, limit %s: %v", test.client, test.limit.Name, got)
-		}
+		check.Equal(t, s.HasLimit(test.client, test.limit), test.there, "client %q, limit %s", test.client, test.limit.Name)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -42,29 +43,19 @@ func TestTwoLevelsInOneWrite(t *testing.T) {
 	b := w.process()
 	one, two := clientNumber(1), clientNumber(2)
 	r := w.admit(b, w.visit(one, 4000))
-	if w.calls.Load() != 1 {
-		t.Errorf("%d round trips", w.calls.Load())
-	}
+	check.Equal(t, w.calls.Load(), 1, "round trips")
 	d := w.deny(b, w.visit(one, 2000), "tokens")
-	if d.Remaining != 1000 {
-		t.Errorf("%d remain, want 1000", d.Remaining)
-	}
+	check.Equal(t, d.Remaining, 1000, "remain")
 	// The denial of one client is not remembered against another.
 	other := w.admit(b, w.visit(two, 2000))
-	if got := w.left("net#1", networkTokens); got != 44_000 {
-		t.Errorf("network: %d remain, want 44000", got)
-	}
+	check.Equal(t, w.left("net#1", networkTokens), 44_000, "network: remain")
 	w.settle(r, 100, 100)
 	w.settle(other, 0, 0)
-	if got := w.left("net#1", networkTokens); got != 49_900 {
-		t.Errorf("network: %d remain, want 49900", got)
-	}
+	check.Equal(t, w.left("net#1", networkTokens), 49_900, "network: remain")
 	w.admit(b, w.visit(one, 4900))
 	w.admit(b, w.visit(two, 5000))
 	w.wantOpen("net#1", 2)
-	if n := w.number("net#1", "n"); n != 2 {
-		t.Errorf("counts %d clients, want 2", n)
-	}
+	check.Equal(t, w.number("net#1", "n"), 2, "counts … clients")
 }
 
 func TestClientInFlight(t *testing.T) {
@@ -90,9 +81,7 @@ func TestClientInFlight(t *testing.T) {
 	// Lost calls of a client are swept from its count too.
 	w.clock.advance(2 * time.Minute)
 	w.settle(w.admit(w.process(), w.visit(clientNumber(9), 1)), 1, 1)
-	if got := w.number("net#1", "o_"+one); got != 0 {
-		t.Errorf("%d calls of the client still count as open", got)
-	}
+	check.Equal(t, w.number("net#1", "o_"+one), 0, "calls of the client still count as open")
 	w.wantOpen("net#1", 0)
 }
 
@@ -124,9 +113,8 @@ func TestCrowdOfClients(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := w.clients(); n > maxClients+1 {
-		t.Errorf("%d clients in the item", n)
-	}
+	n := w.clients()
+	check.That(t, n <= maxClients+1, "%d clients in the item", n)
 	w.wantOpen("net#1", 0)
 }
 
@@ -160,19 +148,15 @@ func TestRotatingClientsStayWithinTheNetwork(t *testing.T) {
 	wg.Wait()
 	// 32 clients have a bucket of their own; all others share one of 5,000.
 	// The slack of a wrong guess may cost the last of them its place.
-	if most := int64(32*500 + 5000); admitted > most || admitted < most-500 {
-		t.Errorf("%d admitted of 1008 clients, want %d", admitted, most)
-	}
-	if got := w.left("net#1", networkTokens); got != 50_000-admitted {
-		t.Errorf("network: %d remain after %d were admitted", got, admitted)
-	}
+	most := int64(32*500 + 5000)
+	check.That(t, admitted <= most && admitted >= most-500, "%d admitted of 1008 clients, want %d", admitted, most)
+	check.Equal(t, w.left("net#1", networkTokens), 50_000-admitted, "network: remain after %d were admitted", admitted)
 	if n := w.clients(); n != 33 || w.number("net#1", "n") != 32 {
 		t.Errorf("%d clients in the item, %d counted", n, w.number("net#1", "n"))
 	}
 	w.wantOpen("net#1", 0)
-	if size := itemSize(w.item("net#1")); size > 4096 {
-		t.Errorf("the item has %d bytes", size)
-	}
+	size := itemSize(w.item("net#1"))
+	check.That(t, size <= 4096, "the item has %d bytes", size)
 }
 
 // A client that is full and idle gives way to a new one, which loses nothing.
@@ -210,9 +194,7 @@ func TestIdleClientGivesWay(t *testing.T) {
 		w.clock.advance(800 * time.Millisecond)
 	}
 	w.settle(open, 0, 0)
-	if got := w.number("net#1", "o_"+clientNumber(0)); got != 0 {
-		t.Errorf("open count %d", got)
-	}
+	check.Equal(t, w.number("net#1", "o_"+clientNumber(0)), 0, "open count")
 }
 
 func TestSoftShareChallenges(t *testing.T) {
@@ -228,31 +210,21 @@ func TestSoftShareChallenges(t *testing.T) {
 		t.Helper()
 		before := w.item("net#1")
 		d, err := b.Reserve(ctx, req)
-		if err != nil || !d.Challenged || d.Reservation != nil || len(d.Denials) > 0 {
-			t.Fatalf("decision %+v, error %v", d, err)
-		}
-		if len(w.item("net#1")) != len(before) {
-			t.Error("something was stored")
-		}
+		check.Must(t, err == nil && d.Challenged && d.Reservation == nil && len(d.Denials) == 0, "decision %+v, error %v", d, err)
+		check.That(t, len(w.item("net#1")) == len(before), "something was stored")
 	}
 	challenged(soft(2600, 0.5))
-	if w.calls.Load() != 0 {
-		t.Error("the store was asked for what never fits the share")
-	}
+	check.That(t, w.calls.Load() == 0, "the store was asked for what never fits the share")
 	w.settle(w.admit(b, soft(2000, 0.5)), 2000, 2000)
 	challenged(soft(600, 0.5))
 	w.calls.Store(0)
 	challenged(soft(600, 0.5))
-	if w.calls.Load() != 0 {
-		t.Error("a repeated challenge cost a round trip")
-	}
+	check.That(t, w.calls.Load() == 0, "a repeated challenge cost a round trip")
 	w.settle(w.admit(b, soft(500, 0.5)), 500, 500)
 	challenged(soft(100, 0.5))
 	// What fails the limit itself is denied, not challenged.
 	d, err := b.Reserve(ctx, soft(2600, 0.7))
-	if err != nil || d.Challenged || len(d.Denials) != 1 {
-		t.Errorf("decision %+v, error %v", d, err)
-	}
+	check.That(t, err == nil && !d.Challenged && len(d.Denials) == 1, "decision %+v, error %v", d, err)
 	w.admit(b, soft(2500, 1)) // no share
 }
 
@@ -284,19 +256,11 @@ func TestClientSendFails(t *testing.T) {
 			r := w.admit(b, w.visit(clientNumber(1), 1000))
 			w.faulty(f)
 			w.settle(r, 100, 100)
-			if err := w.net.Deliver(); err != nil {
-				t.Fatal(err)
-			}
-			if got := w.left("net#1", networkTokens); got != 49_900 {
-				t.Errorf("network: %d remain", got)
-			}
+			check.OK(t, w.net.Deliver())
+			check.Equal(t, w.left("net#1", networkTokens), 49_900, "network: remain")
 			w.wantOpen("net#1", 0)
-			if got := w.number("net#1", "o_"+clientNumber(1)); got != 0 {
-				t.Errorf("client: %d open", got)
-			}
-			if got := w.number("net#1", "n"); got != 1 {
-				t.Errorf("%d clients", got)
-			}
+			check.Equal(t, w.number("net#1", "o_"+clientNumber(1)), 0, "client: open")
+			check.Equal(t, w.number("net#1", "n"), 1, "clients")
 		})
 	}
 }
@@ -316,9 +280,7 @@ func TestOpenCallKeepsItsClient(t *testing.T) {
 	open := w.admit(there, w.visit(idle, 1))
 	w.clock.advance(time.Second) // full again, the call still open
 	w.settle(w.admit(here, w.visit(clientNumber(100), 1)), 1, 1)
-	if got := w.number("net#1", "o_"+idle); got != 1 {
-		t.Errorf("%d open calls of the client are counted, want 1", got)
-	}
+	check.Equal(t, w.number("net#1", "o_"+idle), 1, "open calls of the client are counted")
 	w.settle(open, 0, 0)
 	w.wantOpen("net#1", 0)
 }
@@ -337,7 +299,5 @@ func TestUsedClientKeepsItsLimits(t *testing.T) {
 	w.clock.advance(time.Second) // full again, as far as here knows
 	w.settle(w.admit(there, w.visit(idle, 5000)), 5000, 5000)
 	w.settle(w.admit(here, w.visit(clientNumber(100), 1)), 1, 1)
-	if left := remaining(w.micros("net#1", clientTokens.of(idle).tat()), w.now(), clientTokens.Capacity, clientTokens.period()); left != 0 {
-		t.Errorf("%d of the client's remain, want 0", left)
-	}
+	check.Equal(t, remaining(w.micros("net#1", clientTokens.of(idle).tat()), w.now(), clientTokens.Capacity, clientTokens.period()), 0, "of the client's remain")
 }

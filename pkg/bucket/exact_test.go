@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // A wrong guess costs a round trip and nothing else: what remains is told to the unit,
@@ -16,16 +18,10 @@ func TestWrongGuessCostsNoQuota(t *testing.T) {
 		w.calls.Store(0)
 		for want := int64(2); want >= 0; want-- {
 			d, err := b.Reserve(ctx, w.request("user#1", Charge{Limit: three, Cost: 1}))
-			if err != nil || d.Reservation == nil {
-				t.Fatalf("error %v, denials %+v", err, d.Denials)
-			}
-			if got := d.Limits[0].Remaining; got != want {
-				t.Errorf("%d remain, want %d", got, want)
-			}
+			check.Must(t, err == nil && d.Reservation != nil, "error %v, denials %+v", err, d.Denials)
+			check.Equal(t, d.Limits[0].Remaining, want, "remain")
 		}
-		if got := w.calls.Load(); got != 4 {
-			t.Errorf("%d round trips for 3 calls, of which the first guesses wrong: want 4", got)
-		}
+		check.Equal(t, w.calls.Load(), 4, "round trips for 3 calls, of which the first guesses wrong")
 		w.deny(b, w.request("user#1", Charge{Limit: three, Cost: 1}), "cv")
 	}
 	t.Run("after a clear", func(t *testing.T) {
@@ -33,9 +29,7 @@ func TestWrongGuessCostsNoQuota(t *testing.T) {
 		w := newWorld(t)
 		b := w.process()
 		w.settle(w.admit(b, w.request("user#1", Charge{Limit: three, Cost: 2})), 2)
-		if err := w.process().Clear(ctx, "user#1", three); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.process().Clear(ctx, "user#1", three))
 		all(t, w, b)
 	})
 	t.Run("the next day in another process", func(t *testing.T) {
@@ -67,17 +61,15 @@ func TestGuessIsExactUntilContended(t *testing.T) {
 		{now + near, true, form{base: now + slack}},
 		{now + near + 1, true, form{running: true}},
 	} {
-		if got := c.guess(tc.tat, now, tc.contended); got != tc.want {
-			t.Errorf("TAT %d, contended %t: %+v, want %+v, at %d", tc.tat-now, tc.contended, got, tc.want, int64(now))
-		}
+		got := c.guess(tc.tat, now, tc.contended)
+		check.That(t, got == tc.want, "TAT %d, contended %t: %+v, want %+v, at %d", tc.tat-now, tc.contended, got, tc.want, int64(now))
 	}
 	// Near the whole of a limit there is no room for slack; but a base before the TAT
 	// would never apply.
 	c.inc = hour - 20
 	for tat, want := range map[micros]micros{now: now + 20, now + 20 + tolerance: now + 20 + tolerance} {
-		if got := c.guess(tat, now, true); got != (form{base: want}) {
-			t.Errorf("TAT %d: %+v, want a base of %d", tat-now, got, want)
-		}
+		got := c.guess(tat, now, true)
+		check.That(t, got == (form{base: want}), "TAT %d: %+v, want a base of %d", tat-now, got, want)
 	}
 }
 
@@ -102,23 +94,16 @@ func TestDebtIsBounded(t *testing.T) {
 	for i, r := range open {
 		w.settle(r, 1<<62)
 		s, err := there.Peek(ctx, "user#1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if l := s.Limit(tokens); l.FullIn != most || l.NextIn <= 0 || l.NextIn > most || l.Remaining != 0 {
-			t.Fatalf("after %d overruns: %+v, want full in %s", i+1, l, most)
-		}
+		check.OK(t, err)
+		l := s.Limit(tokens)
+		check.Must(t, l.FullIn == most && l.NextIn > 0 && l.NextIn <= most && l.Remaining == 0, "after %d overruns: %+v, want full in %s", i+1, l, most)
 		d := w.deny(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
-		if d.RetryAfter <= 0 || d.Remaining != 0 {
-			t.Fatalf("denial %+v", d)
-		}
+		check.Must(t, d.RetryAfter > 0 && d.Remaining == 0, "denial %+v", d)
 		w.clock.advance(time.Second)
 	}
 	// A little more on top of the most.
 	w.wantOpen("user#1", 0)
-	if err := here.Clear(ctx, "user#1", tokens); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, here.Clear(ctx, "user#1", tokens))
 	w.settle(w.admit(here, w.request("user#1", Charge{Limit: tokens, Cost: 5000})), 5000)
 }
 
@@ -130,13 +115,9 @@ func TestForeignDebtIsShownAsItIs(t *testing.T) {
 	r := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1}))
 	w.put("user#1", slot{"", "tokens", hour}.tat(), "9000000000000000000")
 	d := w.deny(w.process(), w.request("user#1", Charge{Limit: tokens, Cost: 1}), "tokens")
-	if d.RetryAfter < 290*365*24*time.Hour {
-		t.Errorf("denial %+v", d)
-	}
+	check.That(t, d.RetryAfter >= 290*365*24*time.Hour, "denial %+v", d)
 	w.settle(r, 1<<62)
-	if got := w.micros("user#1", slot{"", "tokens", hour}.tat()) - w.now(); got != maxIncrement {
-		t.Errorf("the TAT is %d µs ahead", got)
-	}
+	check.Equal(t, w.micros("user#1", slot{"", "tokens", hour}.tat())-w.now(), maxIncrement, "the TAT is … µs ahead")
 }
 
 // An item lives until its debts are paid, or its TTL would forgive them.
@@ -149,12 +130,10 @@ func TestItemOutlivesItsDebts(t *testing.T) {
 	w.settle(first, 5000*100)
 	w.settle(other, 5000*100, 2)
 	full := w.micros("user#1", slot{"", "tokens", hour}.tat())
-	if ahead := full - w.now(); ahead != 200*hour {
-		t.Errorf("the debt is %d h", ahead/hour)
-	}
-	if got := w.micros("user#1", attrExpires); got < full/second {
-		t.Errorf("expires %d s before the debt is paid", full/second-got)
-	}
+	ahead := full - w.now()
+	check.That(t, ahead == 200*hour, "the debt is %d h", ahead/hour)
+	got := w.micros("user#1", attrExpires)
+	check.That(t, got >= full/second, "expires %d s before the debt is paid", full/second-got)
 }
 
 // A quota of the identity itself comes back with a client's lost call as the client's
@@ -205,9 +184,7 @@ func TestOverrunAppliesOnlyToItsState(t *testing.T) {
 		u := newUpdate()
 		u.overrun(slot{"", "x", 60 * second}, tc.inc, now+tc.believed, now, now+most)
 		got, err := b.write(ctx, "user#1", u)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if want := tc.want >= 0; got.applied != want {
 			t.Errorf("%+v: applied %t", tc, got.applied)
 		} else if tat := w.micros("user#1", "t_x_60") - now; want && tat != tc.want || !want && tat != tc.stored {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -20,9 +21,7 @@ func quick(o *Options) { o.AttemptTimeout, o.SettleTimeout = 400*time.Millisecon
 func (w *world) comeBackLater(key string) {
 	w.t.Helper()
 	w.plan, w.net.Plan = nil, nil
-	if err := w.net.Deliver(); err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, w.net.Deliver())
 	w.clock.advance(10 * time.Minute)
 	later := Limit{Name: "later", Capacity: 1, Period: time.Second}
 	for range 2 { // a settle sweeps what its reserve came across
@@ -30,13 +29,9 @@ func (w *world) comeBackLater(key string) {
 		w.clock.advance(time.Second)
 	}
 	for attr := range w.item(key) {
-		if strings.HasPrefix(attr, holdPrefix) {
-			w.t.Errorf("%s is still there", attr)
-		}
+		check.That(w.t, !strings.HasPrefix(attr, holdPrefix), "%s is still there", attr)
 	}
-	if o := w.number(key, attrOpen); o != 0 {
-		w.t.Errorf("%d calls still count as open", o)
-	}
+	check.Equal(w.t, w.number(key, attrOpen), 0, "calls still count as open")
 }
 
 // One send of the reserve fails; the next gets through. The call is charged once,
@@ -50,29 +45,19 @@ func TestReserveSendFails(t *testing.T) {
 			w.faulty(f)
 			r := w.admit(w.process(quick), w.request("user#1", Charge{Limit: tokens, Cost: 1000}, Charge{Limit: requests, Cost: 1}, Charge{Limit: quota, Cost: 1}))
 			w.wantOpen("user#1", 1)
-			if w.left("user#1", tokens) != 4000 || w.left("user#1", requests) != 19 || w.left("user#1", quota) != 9 {
-				t.Error("not charged once")
-			}
+			check.That(t, w.left("user#1", tokens) == 4000 && w.left("user#1", requests) == 19 && w.left("user#1", quota) == 9, "not charged once")
 			w.settle(r, 250, 0, 0)
 			w.wantOpen("user#1", 0)
-			check := func() {
+			charged := func() {
 				t.Helper()
-				if got := w.left("user#1", tokens); got != 4750 {
-					t.Errorf("tokens: %d remain, want 4750", got)
-				}
-				if got := w.left("user#1", quota); got != 10 {
-					t.Errorf("quota: %d remain, want 10", got)
-				}
+				check.Equal(t, w.left("user#1", tokens), 4750, "tokens: remain")
+				check.Equal(t, w.left("user#1", quota), 10, "quota: remain")
 			}
-			check()
-			if got := w.item("user#1").holdBytes(r.ID()) != nil; got != wantTombstone {
-				t.Errorf("tombstone: %t, want %t", got, wantTombstone)
-			}
-			if err := w.net.Deliver(); err != nil {
-				t.Fatal(err)
-			}
+			charged()
+			check.Equal(t, w.item("user#1").holdBytes(r.ID()) != nil, wantTombstone, "tombstone")
+			check.OK(t, w.net.Deliver())
 			w.wantOpen("user#1", 0)
-			check()
+			charged()
 			w.comeBackLater("user#1")
 		})
 	}
@@ -102,15 +87,10 @@ func TestReserveUnanswered(t *testing.T) {
 				}
 				start := time.Now()
 				d, err := b.Reserve(ctx, w.request("user#1", Charge{Limit: tokens, Cost: 1000}, Charge{Limit: requests, Cost: 1}, Charge{Limit: quota, Cost: 1}))
-				if !errors.Is(err, ErrUnavailable) || d.Reservation != nil {
-					t.Fatalf("decision %+v, error %v", d, err)
-				}
-				if took := time.Since(start); took > 10*time.Second {
-					t.Errorf("answered after %s", took)
-				}
-				if err := w.net.Deliver(); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, errors.Is(err, ErrUnavailable) && d.Reservation == nil, "decision %+v, error %v", d, err)
+				took := time.Since(start)
+				check.That(t, took <= 10*time.Second, "answered after %s", took)
+				check.OK(t, w.net.Deliver())
 				switch left := w.left("user#1", tokens); {
 				case reachableAfter && left != 5000:
 					t.Errorf("tokens: %d remain, want 5000", left)
@@ -118,9 +98,7 @@ func TestReserveUnanswered(t *testing.T) {
 					t.Errorf("tokens: %d remain, charged more than once", left)
 				}
 				w.comeBackLater("user#1")
-				if got := w.left("user#1", quota); got != 10 {
-					t.Errorf("quota: %d remain in the end, want 10", got)
-				}
+				check.Equal(t, w.left("user#1", quota), 10, "quota: remain in the end")
 			})
 		}
 	}
@@ -136,12 +114,8 @@ func TestDeniedAfterAnUnansweredSend(t *testing.T) {
 	w.faulty(faults.LateRequest)
 	w.deny(here, w.request("user#1", Charge{Limit: tokens, Cost: 1000}), "tokens")
 	w.settle(open, 0)
-	if err := w.net.Deliver(); err != nil {
-		t.Fatal(err)
-	}
-	if got := w.left("user#1", tokens); got != 5000 {
-		t.Errorf("%d remain, want 5000: the denied call was charged", got)
-	}
+	check.OK(t, w.net.Deliver())
+	check.Equal(t, w.left("user#1", tokens), 5000, "remain, the denied call was charged")
 	w.wantOpen("user#1", 0)
 	w.comeBackLater("user#1")
 }
@@ -160,21 +134,15 @@ func TestSettleSendFails(t *testing.T) {
 				r := w.admit(w.process(quick), w.request("user#1", Charge{Limit: tokens, Cost: 1000}, Charge{Limit: quota, Cost: 1}))
 				w.faulty(f)
 				w.settle(r, 250, 0)
-				check := func() {
+				charged := func() {
 					t.Helper()
 					w.wantOpen("user#1", 0)
-					if got := w.micros("user#1", "g_tokens_3600"); got != 750*720_000 {
-						t.Errorf("credited %d µs of tokens, want %d", got, 750*720_000)
-					}
-					if w.left("user#1", tokens) != 4750 || w.left("user#1", quota) != 10 {
-						t.Error("not settled once")
-					}
+					check.Equal(t, w.micros("user#1", "g_tokens_3600"), 750*720_000, "credited … µs of tokens")
+					check.That(t, w.left("user#1", tokens) == 4750 && w.left("user#1", quota) == 10, "not settled once")
 				}
-				check()
-				if err := w.net.Deliver(); err != nil {
-					t.Fatal(err)
-				}
-				check()
+				charged()
+				check.OK(t, w.net.Deliver())
+				charged()
 				w.comeBackLater("user#1")
 			})
 		}
@@ -195,18 +163,12 @@ func TestSettleNeverArrives(t *testing.T) {
 			err := r.Settle(ctx, []int64{250, 0, 0})
 			// If a first send applied and a later one was answered, it is known to be
 			// settled; if none is answered it is not.
-			if !errors.Is(err, ErrUnavailable) {
-				t.Fatalf("error %v", err)
-			}
+			check.Must(t, errors.Is(err, ErrUnavailable), "error %v", err)
 			w.plan = nil
 			applied := w.number("user#1", attrOpen) == 0
 			w.comeBackLater("user#1")
-			if got := w.left("user#1", quota); got != 10 {
-				t.Errorf("quota: %d remain, want 10", got)
-			}
-			if !applied && len(w.abandoned) == 0 && w.micros("user#1", "g_tokens_3600") == 0 {
-				t.Error("nobody was told of the abandoned call")
-			}
+			check.Equal(t, w.left("user#1", quota), 10, "quota: remain")
+			check.That(t, applied || len(w.abandoned) != 0 || w.micros("user#1", "g_tokens_3600") != 0, "nobody was told of the abandoned call")
 			// A late repetition by the owner changes nothing any more.
 			before := w.micros("user#1", "g_cv_86400")
 			w.settle(r, 250, 0, 0)
@@ -229,16 +191,10 @@ func TestSweepSendFails(t *testing.T) {
 			w.faulty(faults.None, f) // the reserve that finds it, the sweep
 			w.admit(w.process(quick), w.request("user#1", Charge{Limit: quota, Cost: 10}))
 			w.wantOpen("user#1", 1)
-			if got := w.micros("user#1", "g_cv_86400"); got != day-120_000_000 {
-				t.Errorf("credited %d µs, want %d", got, day-120_000_000)
-			}
-			if err := w.net.Deliver(); err != nil {
-				t.Fatal(err)
-			}
+			check.Equal(t, w.micros("user#1", "g_cv_86400"), day-120_000_000, "credited … µs")
+			check.OK(t, w.net.Deliver())
 			w.wantOpen("user#1", 1)
-			if got := w.micros("user#1", "g_cv_86400"); got != day-120_000_000 {
-				t.Errorf("credited %d µs in the end, want %d", got, day-120_000_000)
-			}
+			check.Equal(t, w.micros("user#1", "g_cv_86400"), day-120_000_000, "credited … µs in the end")
 		})
 	}
 }
@@ -257,13 +213,10 @@ func TestSweepMeetsSettle(t *testing.T) {
 			done <- err
 		}()
 		for range 2 {
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, <-done)
 		}
-		if got := w.micros("user#1", "g_cv_86400"); got != day-120_000_000 {
-			t.Fatalf("credited %d µs, want %d", got, day-120_000_000)
-		}
+		got := w.micros("user#1", "g_cv_86400")
+		check.Must(t, got == day-120_000_000, "credited %d µs, want %d", got, day-120_000_000)
 		w.comeBackLater("user#1")
 	}
 }
@@ -288,7 +241,5 @@ func TestReserveCancelled(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	w.wantOpen("user#1", 0)
-	if got := w.left("user#1", tokens); got != 5000 {
-		t.Errorf("%d remain, want 5000", got)
-	}
+	check.Equal(t, w.left("user#1", tokens), 5000, "remain")
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const (
@@ -38,9 +40,7 @@ func TestIncrement(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := increment(tc.cost, tc.capacity, tc.period)
-			if got != tc.want || (err != nil) != (tc.want == 0) {
-				t.Errorf("increment = %d, %v, want %d", got, err, tc.want)
-			}
+			check.That(t, got == tc.want && (err != nil) == (tc.want == 0), "increment = %d, %v, want %d", got, err, tc.want)
 		})
 	}
 }
@@ -54,14 +54,10 @@ func TestIncrementIsExactlyRoundedUp(t *testing.T) {
 		want.Add(want, big.NewInt(capacity-1)).Div(want, big.NewInt(capacity))
 		got, err := increment(cost, capacity, period)
 		if want.Cmp(big.NewInt(int64(maxIncrement))) > 0 {
-			if err == nil {
-				t.Fatalf("%d accepted", want)
-			}
+			check.Must(t, err != nil, "%d accepted", want)
 			return
 		}
-		if err != nil || want.Cmp(big.NewInt(int64(got))) != 0 {
-			t.Fatalf("increment = %d, %v, want %d", got, err, want)
-		}
+		check.Must(t, err == nil && want.Cmp(big.NewInt(int64(got))) == 0, "increment = %d, %v, want %d", got, err, want)
 	})
 }
 
@@ -69,9 +65,7 @@ func TestIncrementIsExactlyRoundedUp(t *testing.T) {
 func TestWholeCapacityFitsAtOnce(t *testing.T) {
 	for _, capacity := range []int64{1, 2, 3, 7, 11, 13, 20, 49, 60, 97, 100} {
 		inc, err := increment(1, capacity, hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		var tat micros
 		var admitted int64
 		const now = 1_800_000_000_000_000
@@ -79,9 +73,7 @@ func TestWholeCapacityFitsAtOnce(t *testing.T) {
 			tat = max(tat, now) + inc
 			admitted++
 		}
-		if admitted != capacity {
-			t.Errorf("capacity %d: %d admitted at one instant", capacity, admitted)
-		}
+		check.That(t, admitted == capacity, "capacity %d: %d admitted at one instant", capacity, admitted)
 	}
 }
 
@@ -94,20 +86,14 @@ func TestRemainingAndWaitAreHonest(t *testing.T) {
 		now := drawTime(t, "now", 1<<50, 1<<51)
 		tat := now + drawTime(t, "ahead", -period, 2*period)
 		left := remaining(tat, now, capacity, period)
-		if left < 0 || left > capacity {
-			t.Fatalf("remaining %d of %d", left, capacity)
-		}
+		check.Must(t, left >= 0 && left <= capacity, "remaining %d of %d", left, capacity)
 		if left > 0 {
 			inc, _ := increment(left, capacity, period)
-			if !fits(tat, now, inc, period) {
-				t.Fatalf("%d remain but do not fit", left)
-			}
+			check.Must(t, fits(tat, now, inc, period), "%d remain but do not fit", left)
 		}
 		if left < capacity {
 			inc, err := increment(left+1, capacity, period)
-			if err == nil && fits(tat, now, inc, period) {
-				t.Fatalf("%d remain but %d fit", left, left+1)
-			}
+			check.Must(t, err != nil || !fits(tat, now, inc, period), "%d remain but %d fit", left, left+1)
 		}
 		cost := rapid.Int64Range(1, capacity).Draw(t, "cost")
 		inc, _ := increment(cost, capacity, period)
@@ -115,12 +101,8 @@ func TestRemainingAndWaitAreHonest(t *testing.T) {
 		if (d == 0) != fits(tat, now, inc, period) {
 			t.Fatalf("wait %d but fits is %t", d, fits(tat, now, inc, period))
 		}
-		if !fits(tat, now+d, inc, period) {
-			t.Fatalf("does not fit after its wait of %d", d)
-		}
-		if d > 0 && fits(tat, now+d-1, inc, period) {
-			t.Fatalf("fits before its wait of %d is over", d)
-		}
+		check.Must(t, fits(tat, now+d, inc, period), "does not fit after its wait of %d", d)
+		check.Must(t, d <= 0 || !fits(tat, now+d-1, inc, period), "fits before its wait of %d is over", d)
 	})
 }
 
@@ -133,9 +115,7 @@ func TestRefundCountsRefillAndOtherSettles(t *testing.T) {
 		// refilled and another call reserves them: the TAT is 150 s. Then the first
 		// settles to nothing: of its 100, 50 have come back already.
 		got := refund(100*second, 100*second, 0, 0, 50*second)
-		if got != 50*second {
-			t.Errorf("refund = %d s, want 50", got/second)
-		}
+		check.That(t, got == 50*second, "refund = %d s, want 50", got/second)
 	})
 	t.Run("another settle", func(t *testing.T) {
 		// At 0 two calls reserve 50 each (TATs 50 s and 100 s) and the first settles
@@ -151,19 +131,14 @@ func TestRefundCountsRefillAndOtherSettles(t *testing.T) {
 		tat = max(tat, 30*second) + 50*second
 		c = refund(50*second, after2, beneath(after2, 50*second, 0), credits, 30*second)
 		tat -= c
-		if c != 20*second {
-			t.Errorf("refund = %d s, want 20", c/second)
-		}
-		if left := remaining(tat, 30*second, 100, period); left != 50 {
-			t.Errorf("%d remain beside the third call's 50 of 100, want 50", left)
-		}
+		check.That(t, c == 20*second, "refund = %d s, want 20", c/second)
+		check.Equal(t, remaining(tat, 30*second, 100, period), 50, "remain beside the third call's 50 of 100")
 	})
 	t.Run("the younger first", func(t *testing.T) {
 		// Two calls reserve 40 each at 0. The younger settles to nothing, then the
 		// older: what the younger was given lay above it and takes nothing from it.
-		if got := refund(40*second, 40*second, 0, 40*second, 0); got != 40*second {
-			t.Errorf("refund = %d s, want 40", got/second)
-		}
+		got := refund(40*second, 40*second, 0, 40*second, 0)
+		check.That(t, got == 40*second, "refund = %d s, want 40", got/second)
 	})
 }
 
@@ -182,9 +157,8 @@ func TestRefundHolds(t *testing.T) {
 		most, bounded := refundHolds(back, after, below, now)
 		for given := range micros(3000) {
 			holds := back <= refund(unused, after, below, given, now)
-			if holds != (!bounded || given <= most) {
-				t.Fatalf("%d when others were given %d: holds is %t, said to hold up to %d (bounded %t)", back, given, holds, most, bounded)
-			}
+			check.Must(t, holds == (!bounded || given <= most),
+				"%d when others were given %d: holds is %t, said to hold up to %d (bounded %t)", back, given, holds, most, bounded)
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -83,9 +84,7 @@ func (w *world) process(adjust ...func(*Options)) *Buckets {
 		f(&opts)
 	}
 	b, err := New(w.db, opts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 	return b
 }
 
@@ -105,9 +104,7 @@ func (w *world) item(key string) item {
 	w.t.Helper()
 	out, err := w.raw.GetItem(context.Background(), &dynamodb.GetItemInput{TableName: &w.table, ConsistentRead: aws.Bool(true),
 		Key: map[string]types.AttributeValue{attrKey: &types.AttributeValueMemberS{Value: key}}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 	return out.Item
 }
 
@@ -120,9 +117,7 @@ func (w *world) micros(key, attr string) micros { return micros(w.number(key, at
 func (w *world) number(key, attr string) int64 {
 	w.t.Helper()
 	n, err := w.item(key).number(attr)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 	return n
 }
 
@@ -141,9 +136,8 @@ func (w *world) wantOpen(key string, want int) {
 			live++
 		}
 	}
-	if o := w.number(key, attrOpen); o != int64(want) || live != want {
-		w.t.Fatalf("%s: open count %d and %d live holds, want %d", key, o, live, want)
-	}
+	o := w.number(key, attrOpen)
+	check.Must(w.t, o == int64(want) && live == want, "%s: open count %d and %d live holds, want %d", key, o, live, want)
 }
 
 var (
@@ -159,35 +153,23 @@ func (w *world) request(key string, charges ...Charge) Request {
 func (w *world) admit(b *Buckets, req Request) *Reservation {
 	w.t.Helper()
 	d, err := b.Reserve(context.Background(), req)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if d.Reservation == nil {
-		w.t.Fatalf("denied by %+v", d.Denials)
-	}
+	check.OK(w.t, err)
+	check.Must(w.t, d.Reservation != nil, "denied by %+v", d.Denials)
 	return d.Reservation
 }
 
 func (w *world) deny(b *Buckets, req Request, limit string) Denial {
 	w.t.Helper()
 	d, err := b.Reserve(context.Background(), req)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if d.Reservation != nil {
-		w.t.Fatal("admitted")
-	}
-	if d.Denials[0].Limit.Name != limit {
-		w.t.Fatalf("denied by %q, want %q", d.Denials[0].Limit.Name, limit)
-	}
+	check.OK(w.t, err)
+	check.Must(w.t, d.Reservation == nil, "admitted")
+	check.Must(w.t, d.Denials[0].Limit.Name == limit, "denied by %q, want %q", d.Denials[0].Limit.Name, limit)
 	return d.Denials[0]
 }
 
 func (w *world) settle(r *Reservation, used ...int64) {
 	w.t.Helper()
-	if err := r.Settle(context.Background(), used); err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, r.Settle(context.Background(), used))
 }
 
 // put overwrites a number attribute behind the package's back.
@@ -199,9 +181,7 @@ func (w *world) put(key, attr, number string) {
 		ExpressionAttributeNames:  map[string]string{"#a": attr},
 		ExpressionAttributeValues: map[string]types.AttributeValue{":v": &types.AttributeValueMemberN{Value: number}},
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 }
 
 // itemSize is an item's size as DynamoDB counts it: names and values, a number at

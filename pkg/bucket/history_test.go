@@ -3,6 +3,8 @@ package bucket
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // history is a random run of calls against one limit, by the pure rule: calls overlap
@@ -165,9 +167,7 @@ func TestRefundIsSafeAndFair(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300_000) {
 		j := playHistory(rand.New(rand.NewPCG(seed, 1)), theRule)
-		if j.excess > 0 || j.unfair > 0 || j.greedy > 0 {
-			t.Fatalf("seed %d: %+v", seed, j)
-		}
+		check.Must(t, j.excess <= 0 && j.unfair <= 0 && j.greedy <= 0, "seed %d: %+v", seed, j)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // A limit of something that ends by itself may refill more slowly than items live.
@@ -20,14 +22,10 @@ func TestLife(t *testing.T) {
 		{time.Second, time.Hour + time.Second, false},
 	} {
 		b, err := New(nil, Options{Table: "t", LongestPeriod: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		l := Limit{Name: "calls", Capacity: 20, Period: test.period, Life: test.life}
 		_, err = b.Prepare(Request{Key: "pass#1", Charges: []Charge{{Limit: l, Cost: 1}}, MaxInFlight: 1, Deadline: time.Now().Add(time.Minute)})
-		if (err == nil) != test.ok {
-			t.Errorf("period %s, life %s: %v", test.period, test.life, err)
-		}
+		check.That(t, (err == nil) == test.ok, "period %s, life %s: %v", test.period, test.life, err)
 	}
 }
 
@@ -35,15 +33,11 @@ func TestLife(t *testing.T) {
 func TestMaxInFlightIsBounded(t *testing.T) {
 	t.Parallel()
 	b, err := New(nil, Options{Table: "t", LongestPeriod: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for most, ok := range map[int]bool{0: false, 1: true, MaxInFlight: true, MaxInFlight + 1: false} {
 		_, err := b.Reserve(cancelled(), Request{Key: "user#1", MaxInFlight: most, Deadline: time.Now().Add(time.Minute),
 			Charges: []Charge{{Limit: Limit{Name: "calls", Capacity: 20, Period: time.Hour}, Cost: 100}}}) // is denied without the store
-		if (err == nil) != ok {
-			t.Errorf("%d calls in flight: %v", most, err)
-		}
+		check.That(t, (err == nil) == ok, "%d calls in flight: %v", most, err)
 	}
 }
 

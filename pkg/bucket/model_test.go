@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -87,9 +88,8 @@ func TestStoreFollowsTheRule(t *testing.T) {
 				// A clock that steps back by up to 0.3 s makes windows look shorter, and
 				// each rounded-up start from a tolerance admits one unit at most.
 				over := excess(used, l.Capacity, l.period())
-				if most := 1 + l.Capacity*500_000/int64(l.period()) + 1; over > most {
-					t.Fatalf("%s: a window used %d more than it may", l.Name, over)
-				}
+				most := 1 + l.Capacity*500_000/int64(l.period()) + 1
+				check.Must(t, over <= most, "%s: a window used %d more than it may", l.Name, over)
 			}
 		}
 	})
@@ -123,9 +123,7 @@ func (m *model) reserve() {
 	m.fault(faults.LostRequest, faults.LostReply, faults.LateRequest, faults.ErrorReply, faults.Throttled)
 	before, now := m.item(), m.w.now()
 	d, err := b.Reserve(context.Background(), req)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	check.OK(m.t, err)
 	after := m.item()
 
 	fit := true
@@ -136,9 +134,7 @@ func (m *model) reserve() {
 		was, is := m.micros(before, attr), m.micros(after, attr)
 		fit = fit && fits(was, now, inc, p)
 		if d.Reservation == nil {
-			if was != is {
-				m.t.Fatalf("a denial moved %s from %d to %d", attr, was, is)
-			}
+			check.Must(m.t, was == is, "a denial moved %s from %d to %d", attr, was, is)
 			continue
 		}
 		if right := max(was, now) + inc; is != right { // one wrong guess costs nothing
@@ -151,9 +147,7 @@ func (m *model) reserve() {
 	full := m.number(before, attrOpen) >= modelInFlight
 	switch {
 	case d.Reservation != nil:
-		if !fit || full {
-			m.t.Fatalf("admitted though it fits %t, in flight full %t", fit, full)
-		}
+		check.Must(m.t, fit && !full, "admitted though it fits %t, in flight full %t", fit, full)
 		m.open = append(m.open, d.Reservation)
 		m.costs[d.Reservation] = costs
 		m.steps++
@@ -192,9 +186,7 @@ func (m *model) settle() {
 	}
 	m.fault(faults.LostRequest, faults.LostReply, faults.LateRequest, faults.ErrorReply, faults.Throttled)
 	before, now := m.item(), m.w.now()
-	if err := r.Settle(context.Background(), used); err != nil {
-		m.t.Fatal(err)
-	}
+	check.OK(m.t, r.Settle(context.Background(), used))
 	after := m.item()
 	for j, c := range r.charges {
 		amount := used[j]
@@ -204,9 +196,7 @@ func (m *model) settle() {
 		m.pending[r][j].amount = amount
 		m.wantBack(r, j, amount, before, after, now)
 	}
-	if m.number(after, attrOpen) != m.number(before, attrOpen)-1 {
-		m.t.Fatal("the open count did not go down by one")
-	}
+	check.Must(m.t, m.number(after, attrOpen) == m.number(before, attrOpen)-1, "the open count did not go down by one")
 }
 
 // wantBack asserts what one limit of a call gave back when it ended: by the rule, and
@@ -256,9 +246,7 @@ func (m *model) sweep() {
 	m.fault(faults.LostRequest, faults.LostReply, faults.LateRequest, faults.ErrorReply, faults.Throttled)
 	before, now := m.item(), m.w.now()
 	h, err := decodeHold(before.holdBytes(r.id))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	check.OK(m.t, err)
 	if _, err := b.removeExpired(context.Background(), m.key, before, storedHold{h, r.id, r.hold}); err != nil {
 		m.t.Fatal(err)
 	}
@@ -274,9 +262,7 @@ func (m *model) sweep() {
 		}
 		m.pending[r][j].amount = amount
 	}
-	if m.number(after, attrOpen) != m.number(before, attrOpen)-1 {
-		m.t.Fatal("the open count did not go down by one")
-	}
+	check.Must(m.t, m.number(after, attrOpen) == m.number(before, attrOpen)-1, "the open count did not go down by one")
 }
 
 // modelReceipt is what is known of a reserve, from the item itself.
@@ -305,14 +291,10 @@ func (m *model) clear() {
 	before := m.item()
 	err := m.processes[rapid.IntRange(0, 1).Draw(m.t, "process")].Clear(context.Background(), m.key, l)
 	if before == nil {
-		if !errors.Is(err, ErrNotFound) || m.item() != nil {
-			m.t.Fatalf("clearing nobody: %v", err)
-		}
+		check.Must(m.t, errors.Is(err, ErrNotFound) && m.item() == nil, "clearing nobody: %v", err)
 		return
 	}
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	check.OK(m.t, err)
 	after := m.item()
 	attr := l.of("").tat()
 	m.steps++
@@ -320,27 +302,19 @@ func (m *model) clear() {
 	if g := m.micros(after, l.of("").credits()) - m.micros(before, l.of("").credits()); l.Return != Never && (g == 0 || g%(clearCredits*l.period()) != 0) { // twice if a reply was lost
 		m.t.Fatalf("a clear added %d µs to the credits", g)
 	}
-	if m.cleared[l.Name].when <= m.micros(before, l.of("").cleared()) {
-		m.t.Fatal("a clear is not later than the one before")
-	}
-	if m.micros(after, attr) != 0 || m.number(after, attrOpen) != m.number(before, attrOpen) {
-		m.t.Fatal("not cleared, or more than that")
-	}
+	check.Must(m.t, m.cleared[l.Name].when > m.micros(before, l.of("").cleared()), "a clear is not later than the one before")
+	check.Must(m.t, m.micros(after, attr) == 0 && m.number(after, attrOpen) == m.number(before, attrOpen), "not cleared, or more than that")
 	delete(m.used, attr)
 }
 
 // deliver lets late requests arrive: they must change nothing.
 func (m *model) deliver() {
 	before := m.item()
-	if err := m.w.net.Deliver(); err != nil {
-		m.t.Fatal(err)
-	}
+	check.OK(m.t, m.w.net.Deliver())
 	after := m.item()
 	for attr := range after {
 		if strings.HasPrefix(attr, tatPrefix) || attr == attrOpen {
-			if m.micros(before, attr) != m.micros(after, attr) {
-				m.t.Fatalf("a late request changed %s", attr)
-			}
+			check.Must(m.t, m.micros(before, attr) == m.micros(after, attr), "a late request changed %s", attr)
 		}
 	}
 }
@@ -358,9 +332,7 @@ func (m *model) wantConsistent() {
 		m.t.Fatalf("%d calls are open, the item counts %d and marks %d", len(all), open, len(live))
 	}
 	for _, r := range all {
-		if !it.hasHold(r.id, r.hold) {
-			m.t.Fatalf("the hold of %s is gone", r.id)
-		}
+		check.Must(m.t, it.hasHold(r.id, r.hold), "the hold of %s is gone", r.id)
 	}
 }
 
@@ -368,8 +340,6 @@ func (m *model) micros(it item, attr string) micros { return micros(m.number(it,
 
 func (m *model) number(it item, attr string) int64 {
 	n, err := it.number(attr)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	check.OK(m.t, err)
 	return n
 }

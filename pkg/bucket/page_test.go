@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // docs/bucket.md says which test finds what each term of a write prevents: they exist,
@@ -15,28 +17,20 @@ func TestThePageNamesWhatExists(t *testing.T) {
 	read := func(name string) string {
 		t.Helper()
 		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		return string(b)
 	}
 	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var tests strings.Builder
 	for _, f := range files {
 		tests.WriteString(read(f))
 	}
 	page := read("../../docs/bucket.md")
 	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(page, -1)
-	if len(named) < 20 {
-		t.Errorf("only %d tests are named", len(named))
-	}
+	check.That(t, len(named) >= 20, "only %d tests are named", len(named))
 	for _, name := range named {
-		if !strings.Contains(tests.String(), "func "+name[1]+"(t *testing.T)") {
-			t.Errorf("there is no %s", name[1])
-		}
+		check.That(t, strings.Contains(tests.String(), "func "+name[1]+"(t *testing.T)"), "there is no %s", name[1])
 	}
 	for _, name := range regexp.MustCompile(`\b\w+\.go\b`).FindAllString(page+read("doc.go"), -1) {
 		if _, err := os.Stat(name); err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -14,18 +15,15 @@ func (w *world) inDebt() (p *Pool, older *PoolReservation) {
 	p = w.purse(w.process(), 4000, time.Hour)
 	older = w.setAside(w.purse(w.process(), 4000, time.Hour), 300)
 	w.spend(w.setAside(p, 100), 1400)
-	if got := w.poolState(p); got.Debt != 700 || got.Remaining != 0 {
-		w.t.Fatalf("a debt of %d, and %d are left", got.Debt, got.Remaining)
-	}
+	got := w.poolState(p)
+	check.Must(w.t, got.Debt == 700 && got.Remaining == 0, "a debt of %d, and %d are left", got.Debt, got.Remaining)
 	return p, older
 }
 
 func (w *world) poolState(p *Pool) PoolState {
 	w.t.Helper()
 	s, err := p.State(ctx)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 	return s
 }
 
@@ -35,9 +33,7 @@ func TestForgive(t *testing.T) {
 	w := newWorld(t)
 	p, _ := w.inDebt()
 	forgiven, now, err := p.Forgive(ctx)
-	if err != nil || forgiven != 700 || now.Debt != 0 || now.Remaining != 0 || now.FullIn != p.limit.Period {
-		t.Fatalf("forgave %d, %+v, %v", forgiven, now, err)
-	}
+	check.Must(t, err == nil && forgiven == 700 && now.Debt == 0 && now.Remaining == 0 && now.FullIn == p.limit.Period, "forgave %d, %+v, %v", forgiven, now, err)
 	if r, d, err := p.Reserve(ctx, 10); r != nil || err != nil || d.RetryAfter <= 0 || d.RetryAfter > p.limit.Period/50 {
 		t.Errorf("right afterwards: %+v, %+v, %v", r, d, err)
 	}
@@ -56,12 +52,9 @@ func TestForgiveWithoutADebt(t *testing.T) {
 		}
 		before := w.item(p.key)
 		forgiven, now, err := p.Forgive(ctx)
-		if err != nil || forgiven != 0 || now.Debt != 0 {
-			t.Errorf("forgave %d, %+v, %v", forgiven, now, err)
-		}
-		if after := w.item(p.key); len(after) != len(before) || amount > 0 && w.poolLeft(p) > 1000-amount {
-			t.Errorf("the item was %v and is %v", before, after)
-		}
+		check.That(t, err == nil && forgiven == 0 && now.Debt == 0, "forgave %d, %+v, %v", forgiven, now, err)
+		after := w.item(p.key)
+		check.That(t, len(after) == len(before) && (amount <= 0 || w.poolLeft(p) <= 1000-amount), "the item was %v and is %v", before, after)
 	}
 }
 
@@ -75,9 +68,7 @@ func TestLeasesAcrossAForgiveness(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.spend(older, 0)
-	if got := w.poolLeft(p); got != 0 {
-		t.Errorf("an older lease handed out %d", got)
-	}
+	check.Equal(t, w.poolLeft(p), 0, "an older lease handed out")
 	w.clock.advance(p.limit.Period / 2) // 500 are refilled
 	w.spend(w.setAside(p, 400), 0)
 	if got := w.poolLeft(p); got < 490 || got > 500 {
@@ -94,21 +85,14 @@ func TestForgiveSendFails(t *testing.T) {
 			p, _ := w.inDebt()
 			w.faulty(faults.None, f) // after the read
 			forgiven, _, err := p.Forgive(ctx)
-			if err != nil || forgiven != 700 {
-				t.Fatalf("forgave %d, %v", forgiven, err)
-			}
+			check.Must(t, err == nil && forgiven == 700, "forgave %d, %v", forgiven, err)
 			// A new debt; a write that arrives late forgives none of it.
 			w.clock.advance(10 * time.Second)
-			if err := p.charge(ctx, 500); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, p.charge(ctx, 500))
 			before := w.poolState(p).Debt
-			if err := w.net.Deliver(); err != nil {
-				t.Fatal(err)
-			}
-			if got := w.poolState(p).Debt; got != before || before == 0 {
-				t.Errorf("a debt of %d became %d", before, got)
-			}
+			check.OK(t, w.net.Deliver())
+			got := w.poolState(p).Debt
+			check.That(t, got == before && before != 0, "a debt of %d became %d", before, got)
 		})
 	}
 }
@@ -119,29 +103,20 @@ func TestAbsurdDebt(t *testing.T) {
 	w := newWorld(t)
 	p := w.purse(w.process(), 4000, time.Hour)
 	for range 3 {
-		if err := p.charge(ctx, math.MaxInt64); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, p.charge(ctx, math.MaxInt64))
 	}
-	if err := p.charge(ctx, math.MaxInt64/2); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, p.charge(ctx, math.MaxInt64/2))
 	longest := longestDebt.duration() + p.limit.Period
 	s := w.poolState(p)
-	if s.Debt <= 0 || s.Remaining != 0 || s.FullIn <= 0 || s.FullIn > longest || s.NextIn <= 0 || s.NextIn > longest {
-		t.Errorf("state %+v", s)
-	}
+	check.That(t, s.Debt > 0 && s.Remaining == 0 && s.FullIn > 0 && s.FullIn <= longest && s.NextIn > 0 && s.NextIn <= longest, "state %+v", s)
 	_, d, err := p.Reserve(ctx, 1)
-	if err != nil || d.RetryAfter <= 0 || d.RetryAfter > longest || d.Remaining != 0 {
-		t.Errorf("denial %+v, %v", d, err)
-	}
+	check.That(t, err == nil && d.RetryAfter > 0 && d.RetryAfter <= longest && d.Remaining == 0, "denial %+v, %v", d, err)
 	if used := p.Used(); used < 1 || math.IsInf(used, 0) {
 		t.Errorf("used %g", used)
 	}
 	// The item outlives its debt, or the pool would be full again when it is gone.
-	if expires := w.micros(p.key, attrExpires) * second; expires < w.micros(p.key, p.slot().tat()) {
-		t.Error("the item expires before its debt is refilled")
-	}
+	expires := w.micros(p.key, attrExpires) * second
+	check.That(t, expires >= w.micros(p.key, p.slot().tat()), "the item expires before its debt is refilled")
 	if _, now, err := p.Forgive(ctx); err != nil || now.Debt != 0 || now.FullIn != p.limit.Period {
 		t.Errorf("forgiven: %+v, %v", now, err)
 	}
@@ -171,14 +146,11 @@ func TestForgiveByAClockThatIsBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := w.micros(p.key, p.slot().cleared())
-	if err := p.charge(ctx, 500); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, p.charge(ctx, 500))
 	behind := w.purse(w.process(func(o *Options) { o.Now = func() time.Time { return w.clock.now().Add(-2 * time.Second) } }), 4000, time.Hour)
 	if forgiven, now, err := behind.Forgive(ctx); err != nil || forgiven == 0 || now.Debt != 0 {
 		t.Fatalf("forgave %d, %+v, %v", forgiven, now, err)
 	}
-	if second := w.micros(p.key, p.slot().cleared()); second <= first {
-		t.Errorf("marked %d after %d", second, first)
-	}
+	second := w.micros(p.key, p.slot().cleared())
+	check.That(t, second > first, "marked %d after %d", second, first)
 }

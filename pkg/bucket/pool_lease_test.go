@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // pond is a pool in the abstract: its state as the store has it, and what is drawn
@@ -125,13 +127,10 @@ func TestRefundsOfLeases(t *testing.T) {
 			p.margin, p.offsets = 4, []micros{-2, 0, 1, 2}
 		}
 		p.history(10 + random.IntN(50))
-		if over := p.beyond(); over > p.margin {
-			t.Fatalf("seed %d: %d more were spent than the burst and the refill", seed, over)
-		}
+		over := p.beyond()
+		check.Must(t, over <= p.margin, "seed %d: %d more were spent than the burst and the refill", seed, over)
 		for _, d := range p.drawn {
-			if d.lost > d.held {
-				t.Fatalf("seed %d: of a lease held for %d, %d were unused and not given back", seed, d.held, d.lost)
-			}
+			check.Must(t, d.lost <= d.held, "seed %d: of a lease held for %d, %d were unused and not given back", seed, d.held, d.lost)
 		}
 	}
 }
@@ -170,9 +169,7 @@ func TestAgeOfALease(t *testing.T) {
 	}{
 		{instant{1010, 60}, 10}, {instant{1010, 52}, 10}, {instant{1002, 60}, 10}, {instant{900, 60}, 10}, {instant{900, 50}, 0},
 	} {
-		if got := l.age(tc.now); got != tc.want {
-			t.Errorf("at %+v: %d, want %d", tc.now, got, tc.want)
-		}
+		check.Equal(t, l.age(tc.now), tc.want, "at %+v", tc.now)
 	}
 }
 
@@ -193,9 +190,8 @@ func TestKeepFor(t *testing.T) {
 	for _, tc := range []struct{ committed, want micros }{
 		{0, life}, {500_000, life}, {500_001, life / 2}, {625_000, life / 4}, {750_000, life / 16}, {1_000_000, life / 16}, {1 << 62, life / 16},
 	} {
-		if got := keepFor(life, tc.committed, period); got < tc.want-1 || got > tc.want {
-			t.Errorf("with %d of %d committed: %d, want %d", tc.committed, period, got, tc.want)
-		}
+		got := keepFor(life, tc.committed, period)
+		check.That(t, got >= tc.want-1 && got <= tc.want, "with %d of %d committed: %d, want %d", tc.committed, period, got, tc.want)
 	}
 }
 
@@ -214,9 +210,7 @@ func TestTill(t *testing.T) {
 	for range busyCalls - 1 {
 		open = append(open, till.start(10, at(1)))
 	}
-	if l.balance != 60 || l.open != busyCalls {
-		t.Fatalf("a balance of %d with %d calls open, want 60 and %d", l.balance, l.open, busyCalls)
-	}
+	check.Must(t, l.balance == 60 && l.open == busyCalls, "a balance of %d with %d calls open, want 60 and %d", l.balance, l.open, busyCalls)
 	for _, tc := range []struct{ used, overrun, balance int64 }{
 		{4, 0, 66},  // 6 of 10 come back
 		{30, 0, 46}, // 20 more than 10 are covered
@@ -224,9 +218,8 @@ func TestTill(t *testing.T) {
 	} {
 		overrun, backlog := till.close(open[0], tc.used, at(2), till.life)
 		open = open[1:]
-		if overrun != tc.overrun || len(backlog) > 0 || l.balance != tc.balance {
-			t.Errorf("used %d: an overrun of %d, %d go back, %d are left", tc.used, overrun, len(backlog), l.balance)
-		}
+		check.That(t, overrun == tc.overrun && len(backlog) == 0 && l.balance == tc.balance,
+			"used %d: an overrun of %d, %d go back, %d are left", tc.used, overrun, len(backlog), l.balance)
 	}
 	if s := till.start(1, at(2)); s != nil {
 		t.Error("money from nothing")
@@ -234,12 +227,10 @@ func TestTill(t *testing.T) {
 	newer := &lease{drawn: at(50), balance: 20}
 	last := till.startOn(newer, 20, at(50))
 	overrun, backlog := till.close(open[0], 0, at(60), till.life)
-	if overrun != 0 || len(backlog) != 1 || backlog[0] != (unspent{l, 10}) || newer.balance != 0 {
-		t.Errorf("an ended lease: an overrun of %d, %+v go back, the newer has %d", overrun, backlog, newer.balance)
-	}
+	check.That(t, overrun == 0 && len(backlog) == 1 && backlog[0] == (unspent{l, 10}) && newer.balance == 0,
+		"an ended lease: an overrun of %d, %+v go back, the newer has %d", overrun, backlog, newer.balance)
 	// Not busy any more: nothing is kept.
 	overrun, backlog = till.close(last, 5, at(100), till.life)
-	if overrun != 0 || len(backlog) != 1 || backlog[0] != (unspent{newer, 15}) || newer.balance != 0 || len(till.recent) != 1 {
-		t.Errorf("an idle process: an overrun of %d, %+v go back, %d are kept", overrun, backlog, newer.balance)
-	}
+	check.That(t, overrun == 0 && len(backlog) == 1 && backlog[0] == (unspent{newer, 15}) && newer.balance == 0 && len(till.recent) == 1,
+		"an idle process: an overrun of %d, %+v go back, %d are kept", overrun, backlog, newer.balance)
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestCeiling(t *testing.T) {
@@ -18,15 +20,9 @@ func TestCeiling(t *testing.T) {
 		{Ceiling{MaxCeiling, time.Hour}, math.MaxInt64 / 4, math.MaxInt64, 2541775104290129213},
 		{Ceiling{MaxCeiling, time.Second}, math.MaxInt64 / 4, math.MaxInt64, math.MaxInt64},
 	} {
-		if got := tc.ceiling.Burst(); got != tc.burst {
-			t.Errorf("%+v: burst %d, want %d", tc.ceiling, got, tc.burst)
-		}
-		if got := tc.ceiling.Within(time.Hour); got != tc.hour {
-			t.Errorf("%+v: %d in an hour, want %d", tc.ceiling, got, tc.hour)
-		}
-		if got := tc.ceiling.Within(time.Minute); got != tc.minute {
-			t.Errorf("%+v: %d in a minute, want %d", tc.ceiling, got, tc.minute)
-		}
+		check.Equal(t, tc.ceiling.Burst(), tc.burst, "%+v: burst", tc.ceiling)
+		check.Equal(t, tc.ceiling.Within(time.Hour), tc.hour, "%+v: in an hour", tc.ceiling)
+		check.Equal(t, tc.ceiling.Within(time.Minute), tc.minute, "%+v: in a minute", tc.ceiling)
 	}
 	for cost, want := range map[int64]int64{0: 4, 1: 4, 2: 8, math.MaxInt64 / 4: math.MaxInt64 - 3, math.MaxInt64/4 + 1: MaxCeiling, math.MaxInt64: MaxCeiling} {
 		if got := CeilingFor(cost); got != want || cost <= math.MaxInt64/4 && (Ceiling{got, time.Hour}).Burst() < cost {
@@ -46,9 +42,8 @@ func TestPoolsAtTheEnds(t *testing.T) {
 			p := w.purse(b, ceiling, period)
 			w.spend(w.setAside(p, p.Burst()), p.Burst())
 			r, d, err := p.Reserve(ctx, max(1, p.Burst()/1000)) // beyond the tolerance
-			if r != nil || err != nil || d.RetryAfter <= 0 || d.Remaining >= d.Requested {
-				t.Errorf("%d in %s: beyond the burst: %+v, %+v, %v", ceiling, period, r, d, err)
-			}
+			check.That(t, r == nil && err == nil && d.RetryAfter > 0 && d.Remaining < d.Requested,
+				"%d in %s: beyond the burst: %+v, %+v, %v", ceiling, period, r, d, err)
 			w.clock.advance(p.limit.Period)
 			w.spend(w.setAside(p, p.Burst()), 0)
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -12,29 +13,21 @@ func (w *world) purse(b *Buckets, ceiling int64, period time.Duration) *Pool {
 	w.t.Helper()
 	start := w.clock.now()
 	p, err := b.NewPool("pool#all", ceiling, period, PoolOptions{Monotonic: func() time.Duration { return w.clock.now().Sub(start) }})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, err)
 	return p
 }
 
 func (w *world) setAside(p *Pool, amount int64) *PoolReservation {
 	w.t.Helper()
 	r, d, err := p.Reserve(ctx, amount)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if r == nil {
-		w.t.Fatalf("denied: %+v", d)
-	}
+	check.OK(w.t, err)
+	check.Must(w.t, r != nil, "denied: %+v", d)
 	return r
 }
 
 func (w *world) spend(r *PoolReservation, used int64) {
 	w.t.Helper()
-	if err := r.Settle(ctx, used); err != nil {
-		w.t.Fatal(err)
-	}
+	check.OK(w.t, r.Settle(ctx, used))
 }
 
 func (w *world) poolLeft(p *Pool) int64 { return w.left(p.key, p.limit) }
@@ -89,18 +82,12 @@ func TestPoolDenies(t *testing.T) {
 	w := newWorld(t)
 	b := w.process()
 	p := w.purse(b, 4000, time.Hour)
-	if p.Burst() != 1000 {
-		t.Fatalf("burst %d", p.Burst())
-	}
+	check.Must(t, p.Burst() == 1000, "burst %d", p.Burst())
 	r, d, err := p.Reserve(ctx, 1001)
-	if r != nil || err != nil || !d.Impossible || w.calls.Load() != 0 {
-		t.Errorf("more than the burst: %+v, %v", d, err)
-	}
+	check.That(t, r == nil && err == nil && d.Impossible && w.calls.Load() == 0, "more than the burst: %+v, %v", d, err)
 	w.setAside(p, 900)
 	r, d, err = p.Reserve(ctx, 200)
-	if r != nil || err != nil || d.Remaining != 100 || d.RetryAfter <= 0 {
-		t.Fatalf("denial %+v, %v", d, err)
-	}
+	check.Must(t, r == nil && err == nil && d.Remaining == 100 && d.RetryAfter > 0, "denial %+v, %v", d, err)
 	// Remembered for a second, and cheaper calls are judged by themselves.
 	w.calls.Store(0)
 	if r, _, _ := p.Reserve(ctx, 200); r != nil || w.calls.Load() != 0 {
@@ -123,9 +110,8 @@ func TestIdleProcessGivesBack(t *testing.T) {
 	w.spend(w.setAside(p, 500), 100)
 	// All but what was used and the margin of 5 s.
 	want := 900 - 5*1000/int64(p.limit.Period.Seconds()) - 1
-	if got := w.poolLeft(p); got < want || got > 900 {
-		t.Errorf("%d of 1000 are left after 100 were used", got)
-	}
+	got := w.poolLeft(p)
+	check.That(t, got >= want && got <= 900, "%d of 1000 are left after 100 were used", got)
 	w.spend(w.setAside(p, 500), 500)
 	w.setAside(w.purse(w.process(), 4000, time.Hour), 390)
 }
@@ -135,13 +121,9 @@ func TestOverrunOfAPoolIsChargedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	p := w.purse(w.process(), 4000, time.Hour)
 	w.spend(w.setAside(p, 100), 700)
-	if got := w.poolLeft(p); got != 300 {
-		t.Errorf("%d of 1000 are left after 700 were used, want 300", got)
-	}
+	check.Equal(t, w.poolLeft(p), 300, "of 1000 are left after 700 were used")
 	w.spend(w.setAside(p, 100), 1700)
-	if got := w.poolLeft(p); got != 0 {
-		t.Errorf("%d are left in debt", got)
-	}
+	check.Equal(t, w.poolLeft(p), 0, "are left in debt")
 }
 
 // A lease ends by whichever clock says so: a frozen container's monotonic clock
@@ -161,18 +143,14 @@ func TestLeaseEndsByEitherClock(t *testing.T) {
 			w := newWorld(t)
 			mono := time.Duration(0)
 			p, err := w.process().NewPool("pool#all", 4000, time.Hour, PoolOptions{Monotonic: func() time.Duration { return mono }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			w.setAside(p, 10)
 			p.mu.Lock()
 			p.leases[0].balance = 100
 			p.mu.Unlock()
 			w.clock.advance(tc.wall)
 			mono = tc.mono
-			if got := p.fromLease(10) != nil; got != tc.want {
-				t.Errorf("a call may start: %t, want %t", got, tc.want)
-			}
+			check.Equal(t, p.fromLease(10) != nil, tc.want, "a call may start")
 		})
 	}
 }
@@ -189,15 +167,12 @@ func TestMoneyOfAnEndedLease(t *testing.T) {
 	w.spend(old, 0)
 	p.mu.Lock()
 	for _, l := range p.leases {
-		if l != newer.lease && l.balance > 0 || l == newer.lease && l.balance > 0 {
-			t.Errorf("lease with balance %d", l.balance)
-		}
+		check.That(t, (l == newer.lease || l.balance <= 0) && (l != newer.lease || l.balance <= 0), "lease with balance %d", l.balance)
 	}
 	p.mu.Unlock()
 	refilled := int64(120 * 1000 / p.limit.Period.Seconds())
-	if got := w.poolLeft(p); got > 990 || got < 990-refilled/2 {
-		t.Errorf("%d of 1000 are left with 10 set aside", got)
-	}
+	got := w.poolLeft(p)
+	check.That(t, got <= 990 && got >= 990-refilled/2, "%d of 1000 are left with 10 set aside", got)
 }
 
 // A reply that is lost on the way loses money until it is refilled, never makes any.
@@ -210,12 +185,9 @@ func TestPoolSendFails(t *testing.T) {
 			p := w.purse(w.process(quick), 4000, time.Hour)
 			w.faulty(f)
 			w.spend(w.setAside(p, 400), 400)
-			if err := w.net.Deliver(); err != nil {
-				t.Fatal(err)
-			}
-			if got := w.poolLeft(p); got > 600 || got < 200 {
-				t.Errorf("%d of 1000 are left after 400 were spent", got)
-			}
+			check.OK(t, w.net.Deliver())
+			got := w.poolLeft(p)
+			check.That(t, got <= 600 && got >= 200, "%d of 1000 are left after 400 were spent", got)
 		})
 		t.Run("give back, "+f.String(), func(t *testing.T) {
 			t.Parallel()
@@ -227,12 +199,8 @@ func TestPoolSendFails(t *testing.T) {
 			if err := r.Settle(ctx, 100); err == nil {
 				t.Error("a give-back without an answer is not told of")
 			}
-			if got := w.calls.Load(); got != 1 {
-				t.Errorf("sent %d times, want once", got)
-			}
-			if err := w.net.Deliver(); err != nil {
-				t.Fatal(err)
-			}
+			check.Equal(t, w.calls.Load(), 1, "sent … times")
+			check.OK(t, w.net.Deliver())
 			if got := w.poolLeft(p); got > 900 {
 				t.Errorf("%d of 1000 are left after 100 were spent", got)
 			}
@@ -269,13 +237,11 @@ func TestEndedLeaseIsNotLentAgain(t *testing.T) {
 	second := w.setAside(p, 700) // more than the first has left
 	left := second.lease.balance
 	w.clock.advance(31 * time.Second)
-	if r := p.fromLease(left + 1); r != nil {
-		t.Error("a call started on the money of an ended lease")
-	}
+	r := p.fromLease(left + 1)
+	check.That(t, r == nil, "a call started on the money of an ended lease")
 	p.mu.Lock()
-	if len(p.backlog) != 1 || p.backlog[0].amount != 500 || p.backlog[0].lease != first.lease || second.lease.balance != left {
-		t.Errorf("backlog %+v, the second lease has %d", p.backlog, second.lease.balance)
-	}
+	check.That(t, len(p.backlog) == 1 && p.backlog[0].amount == 500 && p.backlog[0].lease == first.lease && second.lease.balance == left,
+		"backlog %+v, the second lease has %d", p.backlog, second.lease.balance)
 	p.mu.Unlock()
 }
 
@@ -302,9 +268,7 @@ func TestDrawIsExact(t *testing.T) {
 		want := max(0, w.tatOf(p)-w.now())
 		draw := func(p *Pool, amount int64) {
 			inc, err := increment(amount, p.limit.Capacity, p.limit.period())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			want += inc
 			w.setAside(p, amount)
 		}
@@ -312,9 +276,7 @@ func TestDrawIsExact(t *testing.T) {
 			draw(other, 100)
 		}
 		draw(p, 200)
-		if got := w.tatOf(p) - w.now(); got != want {
-			t.Errorf("%s: %d µs of the pool are used, want %d", tc.name, got, want)
-		}
+		check.Equal(t, w.tatOf(p)-w.now(), want, "%s: … µs of the pool are used", tc.name)
 		p.mu.Lock()
 		p.leases, p.recent = nil, nil
 		p.mu.Unlock()
@@ -354,9 +316,8 @@ func TestNothingStaysCommittedOfNothingUsed(t *testing.T) {
 			}
 			// 3 s of refill of each, of which the rounding takes a unit.
 			refilled := int64(takes.Seconds()*1000/pools[0].limit.Period.Seconds()) + 1
-			if left := w.poolLeft(pools[0]); left < 1000-processes*refilled {
-				t.Errorf("%d of 1000 are left, want at least %d", left, 1000-processes*refilled)
-			}
+			left := w.poolLeft(pools[0])
+			check.That(t, left >= 1000-processes*refilled, "%d of 1000 are left, want at least %d", left, 1000-processes*refilled)
 		})
 	}
 }

@@ -3,6 +3,8 @@ package bucket
 import (
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // What was prepared once may be reserved again and again: each is a call of its own,
@@ -11,16 +13,12 @@ func TestPreparedIsReservedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p, err := w.process().Prepare(w.request("user#1", Charge{Limit: tokens, Cost: 2000}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var open []*Reservation
 	for range 2 {
 		w.clock.advance(time.Second)
 		d, err := p.Reserve(ctx)
-		if err != nil || d.Reservation == nil {
-			t.Fatalf("%+v, %v", d, err)
-		}
+		check.Must(t, err == nil && d.Reservation != nil, "%+v, %v", d, err)
 		if got := d.Reservation.Start(); !got.Equal(w.clock.now()) {
 			t.Errorf("started at %s, asked at %s", got, w.clock.now())
 		}
@@ -44,14 +42,11 @@ func TestForecast(t *testing.T) {
 	forecast := func(cost int64) Decision {
 		t.Helper()
 		p, err := b.Prepare(w.request("user#1", Charge{Limit: tokens, Cost: cost}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		before := w.calls.Load()
 		d := p.Forecast()
-		if got := w.calls.Load(); got != before {
-			t.Errorf("a forecast took %d round trips", got-before)
-		}
+		got := w.calls.Load()
+		check.That(t, got == before, "a forecast took %d round trips", got-before)
 		return d
 	}
 	if d := forecast(5001); len(d.Denials) != 1 || !d.Denials[0].Impossible {
@@ -78,9 +73,7 @@ func TestDeadlineIsAhead(t *testing.T) {
 	b := w.process()
 	req := w.request("user#1", Charge{Limit: tokens, Cost: 1})
 	p, err := b.Prepare(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	w.clock.advance(time.Minute)
 	if d, err := p.Reserve(ctx); err == nil || d.Reservation != nil {
 		t.Errorf("reserved at its deadline: %+v", d)
@@ -88,7 +81,5 @@ func TestDeadlineIsAhead(t *testing.T) {
 	if _, err := b.Prepare(req); err == nil {
 		t.Error("prepared at its deadline")
 	}
-	if w.calls.Load() != 0 || w.item("user#1") != nil {
-		t.Error("the store was asked")
-	}
+	check.That(t, w.calls.Load() == 0 && w.item("user#1") == nil, "the store was asked")
 }

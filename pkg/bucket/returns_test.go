@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -43,9 +44,7 @@ func TestEveryOrderOfEndsLeavesTheQuotaWhole(t *testing.T) {
 			for _, i := range order {
 				w.calls.Store(0)
 				w.settle(open[i], 0, 0)
-				if got := w.calls.Load(); got != 1 {
-					t.Errorf("order %v: %d round trips for a settle, want 1: what others were given makes no difference here", order, got)
-				}
+				check.Equal(t, w.calls.Load(), 1, "order %v: round trips for a settle, what others were given makes no difference here", order)
 			}
 			if w.left("user#1", tokens) != 5000 || w.left("user#1", quota) != 10 {
 				t.Errorf("order %v: %d tokens and %d of the quota remain, want all", order, w.left("user#1", tokens), w.left("user#1", quota))
@@ -117,9 +116,7 @@ func TestClearEndsWhatOpenCallsAreOwed(t *testing.T) {
 				}
 				clear := func() {
 					t.Helper()
-					if err := w.process().clear(ctx, "net#1", client, []Limit{quota}); err != nil {
-						t.Fatal(err)
-					}
+					check.OK(t, w.process().clear(ctx, "net#1", client, []Limit{quota}))
 				}
 				w.settle(w.admit(b, request(1)), 1)
 				w.clock.advance(time.Minute)
@@ -145,9 +142,7 @@ func TestClearEndsWhatOpenCallsAreOwed(t *testing.T) {
 				}
 				attr := quota.of(client).tat()
 				left := remaining(w.micros("net#1", attr), w.now(), quota.Capacity, quota.period())
-				if left != tc.want {
-					t.Errorf("%d remain, want %d", left, tc.want)
-				}
+				check.Equal(t, left, tc.want, "remain")
 				w.wantOpen("net#1", 0)
 			})
 		}
@@ -166,9 +161,7 @@ func TestClearedBeforeTheReserveIsKnown(t *testing.T) {
 		w.clock.advance(time.Minute / 2)
 		clear := func(l Limit) {
 			t.Helper()
-			if err := b.Clear(ctx, "user#1", l); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, b.Clear(ctx, "user#1", l))
 		}
 		clear(quota)
 		// As the reserve would have found it, had its second send come only now.
@@ -188,9 +181,7 @@ func TestClearedBeforeTheReserveIsKnown(t *testing.T) {
 		if w.left("user#1", quota) != 0 || w.left("user#1", tokens) != 5000 {
 			t.Errorf("%d of the quota and %d tokens remain, want 0 and 5000", w.left("user#1", quota), w.left("user#1", tokens))
 		}
-		if got := w.calls.Load(); got != tries {
-			t.Errorf("%d round trips, want %d", got, tries)
-		}
+		check.Equal(t, w.calls.Load(), tries, "round trips")
 	}
 }
 
@@ -223,9 +214,7 @@ func TestClearOfOneClientLeavesItsNeighbours(t *testing.T) {
 		}
 		w.admit(b, visit(one, 10))
 		neighbour := w.admit(b, visit(two, 10))
-		if err := b.ClearClient(ctx, "net#1", one, quota); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.ClearClient(ctx, "net#1", one, quota))
 		if swept {
 			w.clock.advance(10 * time.Minute)
 			var err error
@@ -244,12 +233,8 @@ func TestClearOfOneClientLeavesItsNeighbours(t *testing.T) {
 		}
 		// Of the network's own one is in use by the call that is still open, or the time
 		// that both were is what a sweep cannot tell from refill.
-		if left("") != 9 {
-			t.Errorf("swept %t: %d remain of the network's own, want 9", swept, left(""))
-		}
-		if got := w.micros("net#1", "g_"+one+"_cv_86400"); got != 16*day {
-			t.Errorf("swept %t: the cleared client's credits are %d", swept, got)
-		}
+		check.Equal(t, left(""), 9, "swept %t: remain of the network's own", swept)
+		check.Equal(t, w.micros("net#1", "g_"+one+"_cv_86400"), 16*day, "swept %t: the cleared client's credits are", swept)
 	}
 }
 
@@ -287,9 +272,7 @@ func TestClearByAnOlderVersion(t *testing.T) {
 		left := func(client string) int64 {
 			return remaining(w.micros("net#1", slot{client, "cv", day}.tat()), w.now(), 10, day)
 		}
-		if left(one) != 0 {
-			t.Errorf("swept %t: %d remain, want 0", swept, left(one))
-		}
+		check.Equal(t, left(one), 0, "swept %t: remain", swept)
 		if !swept && left(two) != 10 {
 			t.Errorf("%d remain of the neighbour's, want 10", left(two))
 		}
@@ -310,9 +293,7 @@ func TestClearedSince(t *testing.T) {
 		{credits: 7 + 16*period - 1, cleared: 50, named: 61}: false,
 		{credits: 7 + 16*period, cleared: 50, named: 61}:     true,
 	} {
-		if got := now.clearedSince(then, period); got != want {
-			t.Errorf("%+v after %+v: %t", now, then, got)
-		}
+		check.Equal(t, now.clearedSince(then, period), want, "%+v after %+v", now, then)
 	}
 	for _, tc := range []struct {
 		returns
@@ -328,9 +309,7 @@ func TestClearedSince(t *testing.T) {
 		{returns{cleared: 100, named: 90}, 100 + clearMargin, true},
 		{returns{cleared: 90, named: 100}, 101 + clearMargin, false},
 	} {
-		if got := tc.clearedAfter(tc.start); got != tc.want {
-			t.Errorf("%+v, start %d: %t", tc.returns, tc.start, got)
-		}
+		check.Equal(t, tc.clearedAfter(tc.start), tc.want, "%+v, start %d", tc.returns, tc.start)
 	}
 }
 
@@ -348,15 +327,11 @@ func TestEvictionTakesTheClearsAlong(t *testing.T) {
 	req := w.visit(idle, 10)
 	req.Charges = append(req.Charges, Charge{Limit: daily, Cost: 1, OfClient: true})
 	w.settle(w.admit(b, req), 0, 0, 0)
-	if err := b.ClearClient(ctx, "net#1", idle, clientTokens, daily); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.ClearClient(ctx, "net#1", idle, clientTokens, daily))
 	w.clock.advance(time.Second)
 	w.settle(w.admit(b, w.visit(clientNumber(100), 10)), 10, 10)
 	for attr := range w.item("net#1") {
-		if strings.Contains(attr, idle) {
-			t.Errorf("%s is still there", attr)
-		}
+		check.That(t, !strings.Contains(attr, idle), "%s is still there", attr)
 	}
 }
 
@@ -369,9 +344,7 @@ func TestClearsAtOneInstant(t *testing.T) {
 	w.settle(w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 1})), 1)
 	clear := func() {
 		t.Helper()
-		if err := w.process().Clear(ctx, "user#1", quota); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.process().Clear(ctx, "user#1", quota))
 	}
 	clear()
 	between := w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10}))
@@ -379,9 +352,7 @@ func TestClearsAtOneInstant(t *testing.T) {
 	clear()
 	w.settle(w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10})), 10)
 	w.settle(between, 0)
-	if got := w.left("user#1", quota); got != 0 {
-		t.Errorf("%d remain, want 0", got)
-	}
+	check.Equal(t, w.left("user#1", quota), 0, "remain")
 }
 
 // A send of a clear that comes late changes nothing: neither is what was used since
@@ -392,21 +363,13 @@ func TestLateClearChangesNothing(t *testing.T) {
 	b := w.process()
 	w.settle(w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10})), 10)
 	w.faulty(faults.LateRequest)
-	if err := b.Clear(ctx, "user#1", quota); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Clear(ctx, "user#1", quota))
 	w.settle(w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 4})), 4)
 	open := w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 6}))
-	if err := w.net.Deliver(); err != nil {
-		t.Fatal(err)
-	}
-	if got := w.left("user#1", quota); got != 0 {
-		t.Errorf("%d remain, want 0", got)
-	}
+	check.OK(t, w.net.Deliver())
+	check.Equal(t, w.left("user#1", quota), 0, "remain")
 	w.settle(open, 0)
-	if got := w.left("user#1", quota); got != 6 {
-		t.Errorf("%d remain, want 6", got)
-	}
+	check.Equal(t, w.left("user#1", quota), 6, "remain")
 }
 
 // One write clears several periods of a limit.
@@ -417,9 +380,7 @@ func TestClearSeveralPeriodsOfALimit(t *testing.T) {
 	longer := quota
 	longer.Period = 12 * time.Hour
 	w.settle(w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10}, Charge{Limit: longer, Cost: 10})), 10, 10)
-	if err := b.Clear(ctx, "user#1", quota, longer); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Clear(ctx, "user#1", quota, longer))
 	if w.left("user#1", quota) != 10 || w.left("user#1", longer) != 10 {
 		t.Errorf("%d and %d remain, want 10 each", w.left("user#1", quota), w.left("user#1", longer))
 	}
@@ -434,9 +395,7 @@ func TestSweepMeetsAClearOfOneLimit(t *testing.T) {
 	w.admit(b, w.request("user#1", Charge{Limit: quota, Cost: 10}, Charge{Limit: linkedin, Cost: 10}))
 	w.clock.advance(2 * time.Minute)
 	stale := w.item("user#1")
-	if err := w.process().Clear(ctx, "user#1", quota); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.process().Clear(ctx, "user#1", quota))
 	if _, err := b.sweep(ctx, "user#1", stale, w.now()); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // 64 workers in 8 processes meet on a key that nobody has used: exactly its
@@ -40,9 +42,7 @@ func TestColdKeyStorm(t *testing.T) {
 	}
 	close(start)
 	wg.Wait()
-	if asked != 12_800 || admitted != 5000 {
-		t.Errorf("%d of %d admitted, want exactly 5000", admitted, asked)
-	}
+	check.That(t, asked == 12_800 && admitted == 5000, "%d of %d admitted, want exactly 5000", admitted, asked)
 	w.wantOpen("user#cold", 50)
 }
 
@@ -90,13 +90,10 @@ func TestStormOnManyKeys(t *testing.T) {
 		calls += len(u)
 		// The reserve's time is taken before its write: up to a round trip early.
 		over := excess(u, quick.Capacity, quick.period())
-		if most := 1 + quick.Capacity*int64(second)/int64(quick.period()); over > most {
-			t.Errorf("%s: a window used %d more than it may", key, over)
-		}
+		most := 1 + quick.Capacity*int64(second)/int64(quick.period())
+		check.That(t, over <= most, "%s: a window used %d more than it may", key, over)
 	}
-	if calls < 1000 {
-		t.Errorf("only %d calls were admitted: the storm tested little", calls)
-	}
+	check.That(t, calls >= 1000, "only %d calls were admitted: the storm tested little", calls)
 	for key := range used {
 		w.wantOpen(key, 0)
 	}

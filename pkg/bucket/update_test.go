@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Placeholders say what they stand for, in characters that the store allows, and each
@@ -26,9 +28,8 @@ func TestPlaceholders(t *testing.T) {
 		{"t_tokens_3600", "#t_tokens_3600"},
 		{long + "_3600", "#t_ABCDEFGH_xxxxxxxxxxxx_2"},
 	} {
-		if got := u.name(tc.attr); got != tc.want || u.names[got] != tc.attr {
-			t.Errorf("%s: %s, which stands for %s, want %s", tc.attr, got, u.names[got], tc.want)
-		}
+		got := u.name(tc.attr)
+		check.That(t, got == tc.want && u.names[got] == tc.attr, "%s: %s, which stands for %s, want %s", tc.attr, got, u.names[got], tc.want)
 	}
 	for i, tc := range []struct {
 		got, want string
@@ -36,9 +37,7 @@ func TestPlaceholders(t *testing.T) {
 		{u.micros(":now", 5), ":now"}, {u.micros(":now", 5), ":now"}, {u.micros(":now", 6), ":now_2"}, {u.micros(":now", 5), ":now"},
 		{u.binary(":now", []byte{5}), ":now_3"}, {u.zero(), ":zero"}, {u.number(":zero", 0), ":zero"},
 	} {
-		if got := tc.got; got != tc.want {
-			t.Errorf("%d: %s, want %s", i, got, tc.want)
-		}
+		check.Equal(t, tc.got, tc.want, "%d", i)
 	}
 }
 
@@ -94,9 +93,7 @@ func TestExpressionsFitTheStore(t *testing.T) {
 	largest := func(write string) {
 		t.Helper()
 		t.Logf("%s: %d bytes, %d operators", write, r.longest, r.operators)
-		if r.longest > 4096 || r.operators > 300 {
-			t.Errorf("%s: an expression of %d bytes and %d operators", write, r.longest, r.operators)
-		}
+		check.That(t, r.longest <= 4096 && r.operators <= 300, "%s: an expression of %d bytes and %d operators", write, r.longest, r.operators)
 		r.longest, r.operators = 0, 0
 	}
 	w.settle(w.admit(b, request()), used(5)...)
@@ -116,9 +113,7 @@ func TestExpressionsFitTheStore(t *testing.T) {
 	}
 	w.wantOpen("net#1", 0)
 	largest("sweep")
-	if err := b.ClearClient(ctx, "net#1", client, limits...); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.ClearClient(ctx, "net#1", client, limits...))
 	largest("clear")
 	for _, l := range append(slices.Clone(limits), tokens) {
 		if s, err := b.Peek(ctx, "net#1"); err != nil || s.ClientLimit(client, l).Remaining != l.Capacity {
@@ -140,9 +135,7 @@ func TestExpressionsFitTheStore(t *testing.T) {
 	client = clientNumber(50)
 	w.admit(b, request())
 	for attr := range w.item("net#1") {
-		if strings.Contains(attr, clientNumber(1)) {
-			t.Errorf("%s is still there", attr)
-		}
+		check.That(t, !strings.Contains(attr, clientNumber(1)), "%s is still there", attr)
 	}
 	largest("reserve that another client gives way to")
 }
@@ -163,9 +156,7 @@ func TestNoMoreLimitsThanAWriteHolds(t *testing.T) {
 	if err := b.Clear(ctx, "user#1", limits...); err == nil || !strings.Contains(err.Error(), fmt.Sprint(MaxLimits)) {
 		t.Errorf("a clear of %d limits: %v", len(limits), err)
 	}
-	if w.calls.Load() != 0 {
-		t.Error("the store was asked")
-	}
+	check.That(t, w.calls.Load() == 0, "the store was asked")
 	req.Charges = req.Charges[:MaxLimits]
 	w.settle(w.admit(b, req), make([]int64, MaxLimits)...)
 	if err := b.Clear(ctx, "user#1", limits[:MaxLimits]...); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 var noon = time.Unix(1_800_000_000, 0)
@@ -18,9 +19,7 @@ var noon = time.Unix(1_800_000_000, 0)
 func client(t testing.TB, k *fingerprint.Keyer, s fingerprint.Signals, now time.Time) string {
 	t.Helper()
 	key, err := k.Client(s, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return key
 }
 
@@ -68,15 +67,12 @@ func TestRotatingAgents(t *testing.T) {
 			for i := range tt.n {
 				s := tt.caller(i)
 				key := client(t, k, s, noon)
-				if !clientShape.MatchString(key) {
-					t.Fatalf("the client's key is %q", key)
-				}
+				check.Must(t, clientShape.MatchString(key), "the client's key is %q", key)
 				networks[network(t, k, s.Addr, noon)] = true
 				clients[key] = true
 			}
-			if len(networks) != tt.networks || len(clients) != tt.clients {
-				t.Errorf("%d networks, %d clients; want %d, %d", len(networks), len(clients), tt.networks, tt.clients)
-			}
+			check.That(t, len(networks) == tt.networks && len(clients) == tt.clients,
+				"%d networks, %d clients; want %d, %d", len(networks), len(clients), tt.networks, tt.clients)
 		})
 	}
 }
@@ -107,24 +103,19 @@ func TestWhatMakesAClient(t *testing.T) {
 			s := at("192.0.2.1")
 			before := client(t, k, s, noon)
 			tt.change(&s)
-			if after := client(t, k, s, noon); (after == before) != tt.same {
-				t.Errorf("%s, then %s", before, after)
-			}
+			after := client(t, k, s, noon)
+			check.That(t, (after == before) == tt.same, "%s, then %s", before, after)
 		})
 	}
 	other := []byte("another secret of enough bytes")
-	if client(t, k, at("192.0.2.1"), noon) == client(t, keyer(t, other), at("192.0.2.1"), noon) {
-		t.Error("two secrets made the same key")
-	}
+	check.That(t, client(t, k, at("192.0.2.1"), noon) != client(t, keyer(t, other), at("192.0.2.1"), noon), "two secrets made the same key")
 	if key, err := k.Client(fingerprint.Signals{UserAgent: "Mozilla/5.0"}, noon); err == nil {
 		t.Errorf("no address got the key %s", key)
 	}
 	// JA3 stands in where CloudFront sends no JA4.
 	a, b := at("192.0.2.1"), at("192.0.2.1")
 	a.JA4, b.JA4, b.JA3 = "", "", "cd08e31494f9531f560d64c695473da9"
-	if client(t, k, a, noon) == client(t, k, b, noon) {
-		t.Error("JA3 alone does not count")
-	}
+	check.That(t, client(t, k, a, noon) != client(t, k, b, noon), "JA3 alone does not count")
 }
 
 // TestClientRotatesWithNetwork: both keys change in the same second, once a day.
@@ -138,9 +129,7 @@ func TestClientRotatesWithNetwork(t *testing.T) {
 		turn := rotation(t, k, s.Addr, noon)
 		for range 3 {
 			before, after := client(t, k, s, turn.Add(-time.Second)), client(t, k, s, turn)
-			if before != last || after == last {
-				t.Fatalf("%v at %v: %s, %s, then %s", s.Addr, turn, last, before, after)
-			}
+			check.Must(t, before == last && after != last, "%v at %v: %s, %s, then %s", s.Addr, turn, last, before, after)
 			last, turn = after, turn.Add(24*time.Hour)
 		}
 	}
@@ -167,9 +156,7 @@ func TestNetworks(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tt.since, " ", tt.d), func(t *testing.T) {
 			got, err := k.Networks(addr, turn.Add(tt.since), tt.d)
-			if err != nil || !slices.Equal(got, tt.want) {
-				t.Errorf("got %v, %v; want %v", got, err, tt.want)
-			}
+			check.That(t, err == nil && slices.Equal(got, tt.want), "got %v, %v; want %v", got, err, tt.want)
 		})
 	}
 	if got, err := k.Networks(netip.Addr{}, noon, time.Hour); err == nil {
@@ -185,18 +172,14 @@ func TestNetworksCoverThePast(t *testing.T) {
 		addr, now := address(i), noon.Add(time.Duration(i)*7*time.Minute)
 		for _, d := range []time.Duration{0, time.Minute, 30 * time.Minute, 24 * time.Hour} {
 			keys, err := k.Networks(addr, now, d)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			for part := range 11 {
 				ago := d * time.Duration(part) / 10
-				if issued := network(t, k, addr, now.Add(-ago)); !slices.Contains(keys, issued) {
-					t.Fatalf("%v: %s of %v ago is not in %v", addr, issued, ago, keys)
-				}
+				issued := network(t, k, addr, now.Add(-ago))
+				check.Must(t, slices.Contains(keys, issued), "%v: %s of %v ago is not in %v", addr, issued, ago, keys)
 			}
-			if twoDaysAgo := network(t, k, addr, now.Add(-48*time.Hour)); slices.Contains(keys, twoDaysAgo) {
-				t.Fatalf("%v: the key of two days ago is in %v", addr, keys)
-			}
+			twoDaysAgo := network(t, k, addr, now.Add(-48*time.Hour))
+			check.Must(t, !slices.Contains(keys, twoDaysAgo), "%v: the key of two days ago is in %v", addr, keys)
 		}
 	}
 }
@@ -214,19 +197,13 @@ func TestJitter(t *testing.T) {
 		if math.IsNaN(j) || j < 0.8 || j > 1.2 {
 			t.Fatalf("%s has the jitter %v", key, j)
 		}
-		if j != k.Jitter(key) {
-			t.Fatalf("%s has two jitters", key)
-		}
-		if j == other.Jitter(key) {
-			t.Fatalf("%s has the same jitter without the secret", key)
-		}
+		check.Must(t, j == k.Jitter(key), "%s has two jitters", key)
+		check.Must(t, j != other.Jitter(key), "%s has the same jitter without the secret", key)
 		perPart[min(int((j-0.8)/0.4*parts), parts-1)]++
 	}
 	// 1,000 on average with a standard deviation of 30; the keys are fixed.
 	for part, n := range perPart {
-		if n < 850 || n > 1150 {
-			t.Errorf("%d of %d clients in tenth %d", n, clients, part)
-		}
+		check.That(t, n >= 850 && n <= 1150, "%d of %d clients in tenth %d", n, clients, part)
 	}
 	// Another day, another bound for the same caller.
 	s := at("192.0.2.1")
@@ -246,36 +223,26 @@ func BenchmarkClient(b *testing.B) {
 func TestSourceKey(t *testing.T) {
 	t.Parallel()
 	k, err := fingerprint.New([]byte("a secret of at least 16 bytes"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	key := func(addr string) string {
 		t.Helper()
 		s, err := k.SourceKey(netip.MustParseAddr(addr), now)
-		if err != nil || len(s) != 8 {
-			t.Fatalf("%s: %q, %v", addr, s, err)
-		}
+		check.Must(t, err == nil && len(s) == 8, "%s: %q, %v", addr, s, err)
 		return s
 	}
 	for _, same := range [][2]string{
 		{"203.0.113.7", "203.0.113.7"}, {"203.0.113.7", "::ffff:203.0.113.7"}, {"203.0.113.7", "64:ff9b::203.0.113.7"},
 		{"203.0.113.7", "2002:cb00:7107::1"}, {"203.0.113.7", "2002:cb00:7107:9::2"}, {"2001:db8:1:2::1", "2001:db8:1:2:ffff::9"},
 	} {
-		if key(same[0]) != key(same[1]) {
-			t.Errorf("%s and %s are two sources", same[0], same[1])
-		}
+		check.That(t, key(same[0]) == key(same[1]), "%s and %s are two sources", same[0], same[1])
 	}
 	for _, other := range [][2]string{{"203.0.113.7", "203.0.113.8"}, {"2001:db8:1:2::1", "2001:db8:1:3::1"}, {"203.0.113.7", "203.0.114.7"}} {
-		if key(other[0]) == key(other[1]) {
-			t.Errorf("%s and %s are one source", other[0], other[1])
-		}
+		check.That(t, key(other[0]) != key(other[1]), "%s and %s are one source", other[0], other[1])
 	}
 	today := key("203.0.113.7")
 	now = now.Add(24 * time.Hour)
-	if key("203.0.113.7") == today {
-		t.Error("the key outlives its day")
-	}
+	check.That(t, key("203.0.113.7") != today, "the key outlives its day")
 	if _, err := k.SourceKey(netip.Addr{}, now); err == nil {
 		t.Error("a key of no address")
 	}

@@ -12,6 +12,7 @@ import (
 	_ "time/tzdata" // wherever the tests run
 
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 var secret = []byte("0123456789abcdef")
@@ -19,18 +20,14 @@ var secret = []byte("0123456789abcdef")
 func keyer(t testing.TB, secret []byte) *fingerprint.Keyer {
 	t.Helper()
 	k, err := fingerprint.New(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return k
 }
 
 func network(t testing.TB, k *fingerprint.Keyer, addr netip.Addr, now time.Time) string {
 	t.Helper()
 	key, err := k.Network(addr, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return key
 }
 
@@ -49,9 +46,7 @@ func TestNew(t *testing.T) {
 	k := keyer(t, mine)
 	clear(mine)
 	addr, now := netip.MustParseAddr("192.0.2.1"), time.Unix(1_800_000_000, 0)
-	if network(t, k, addr, now) != network(t, keyer(t, secret), addr, now) {
-		t.Error("the key changed with the caller's copy of the secret")
-	}
+	check.That(t, network(t, k, addr, now) == network(t, keyer(t, secret), addr, now), "the key changed with the caller's copy of the secret")
 }
 
 func TestSameNetwork(t *testing.T) {
@@ -86,9 +81,7 @@ func TestSameNetwork(t *testing.T) {
 		t.Run(tt.a+" "+tt.b, func(t *testing.T) {
 			a := network(t, k, netip.MustParseAddr(tt.a), now)
 			b := network(t, k, netip.MustParseAddr(tt.b), now)
-			if (a == b) != tt.same {
-				t.Errorf("got %s and %s", a, b)
-			}
+			check.That(t, (a == b) == tt.same, "got %s and %s", a, b)
 		})
 	}
 	if key, err := k.Network(netip.Addr{}, now); err == nil {
@@ -101,9 +94,7 @@ func TestSecretDecides(t *testing.T) {
 	addr, now := netip.MustParseAddr("192.0.2.1"), time.Unix(1_800_000_000, 0)
 	other := bytes.Clone(secret)
 	other[15] ^= 1
-	if network(t, keyer(t, secret), addr, now) == network(t, keyer(t, other), addr, now) {
-		t.Error("two secrets made the same key")
-	}
+	check.That(t, network(t, keyer(t, secret), addr, now) != network(t, keyer(t, other), addr, now), "two secrets made the same key")
 }
 
 // address is the i-th of a row of networks, the two IP versions in turn.
@@ -130,9 +121,7 @@ func TestManyNetworks(t *testing.T) {
 		if first, ok := seen[key]; ok {
 			t.Fatalf("%v and %v share a key", first, addr)
 		}
-		if !shape.MatchString(key) {
-			t.Fatalf("%v has the key %q", addr, key)
-		}
+		check.Must(t, shape.MatchString(key), "%v has the key %q", addr, key)
 		seen[key] = addr
 	}
 }
@@ -143,9 +132,7 @@ func rotation(t *testing.T, k *fingerprint.Keyer, addr netip.Addr, from time.Tim
 	t.Helper()
 	old := network(t, k, addr, from)
 	low, high := int64(0), int64(24*60*60) // the key is old at low, another at high
-	if network(t, k, addr, from.Add(24*time.Hour)) == old {
-		t.Fatalf("%v keeps its key for more than a day", addr)
-	}
+	check.Must(t, network(t, k, addr, from.Add(24*time.Hour)) != old, "%v keeps its key for more than a day", addr)
 	for high-low > 1 {
 		if middle := (low + high) / 2; network(t, k, addr, from.Add(time.Duration(middle)*time.Second)) == old {
 			low = middle
@@ -162,9 +149,7 @@ func TestRotatesOnceADay(t *testing.T) {
 	// A leap day, a turn of the year and of a month, and zones that turn their
 	// clocks within.
 	newYork, err := time.LoadLocation("America/New_York")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, from := range []time.Time{
 		time.Date(2028, 2, 28, 1, 0, 0, 0, time.UTC),
 		time.Date(2026, 12, 30, 23, 59, 59, 999, time.UTC),
@@ -177,14 +162,11 @@ func TestRotatesOnceADay(t *testing.T) {
 			at := rotation(t, k, addr, from)
 			for range 5 {
 				before, after := network(t, k, addr, at.Add(-time.Second)), network(t, k, addr, at)
-				if !keys[before] || keys[after] {
-					t.Fatalf("%v at %v: %s, then %s", addr, at, before, after)
-				}
+				check.Must(t, keys[before] && !keys[after], "%v at %v: %s, then %s", addr, at, before, after)
 				keys[after] = true
 				next := rotation(t, k, addr, at)
-				if d := next.Sub(at); d != 24*time.Hour {
-					t.Fatalf("%v: a day of %v after %v", addr, d, at)
-				}
+				d := next.Sub(at)
+				check.Must(t, d == 24*time.Hour, "%v: a day of %v after %v", addr, d, at)
 				at = next
 			}
 			if a, b := network(t, k, addr, at), network(t, k, addr, at.In(newYork)); a != b {
@@ -208,15 +190,11 @@ func TestThroughTheDay(t *testing.T) {
 		if key == last {
 			continue
 		}
-		if seen[key] {
-			t.Fatalf("the key of an earlier day came back after %d s", s)
-		}
+		check.Must(t, !seen[key], "the key of an earlier day came back after %d s", s)
 		seen[key], last = true, key
 		changes = append(changes, s)
 	}
-	if len(changes) != 2 || changes[1]-changes[0] != 24*60*60 {
-		t.Errorf("changes after %v seconds", changes)
-	}
+	check.That(t, len(changes) == 2 && changes[1]-changes[0] == 24*60*60, "changes after %v seconds", changes)
 }
 
 // TestClockSteps: a clock that goes back over the hour of rotation meets the
@@ -234,9 +212,7 @@ func TestClockSteps(t *testing.T) {
 		{0, fresh}, {-time.Nanosecond, old}, {time.Second, fresh}, {-2 * time.Second, old},
 		{500 * time.Millisecond, fresh}, {-5 * time.Minute, old}, {5 * time.Minute, fresh},
 	} {
-		if key := network(t, k, addr, at.Add(tt.step)); key != tt.want {
-			t.Errorf("%v from the rotation: %s, want %s", tt.step, key, tt.want)
-		}
+		check.Equal(t, network(t, k, addr, at.Add(tt.step)), tt.want, "%v from the rotation", tt.step)
 	}
 }
 
@@ -255,13 +231,9 @@ func TestRotationsAreSpread(t *testing.T) {
 	// 50 on average with a standard deviation of 7; the keys are fixed, so
 	// this does not fail by chance.
 	for hour, n := range perHour {
-		if n < 25 || n > 75 {
-			t.Errorf("%d of %d rotations in hour %d", n, networks, hour)
-		}
+		check.That(t, n >= 25 && n <= 75, "%d of %d rotations in hour %d", n, networks, hour)
 	}
-	if len(seconds) < networks*9/10 {
-		t.Errorf("%d networks share %d times", networks, len(seconds))
-	}
+	check.That(t, len(seconds) >= networks*9/10, "%d networks share %d times", networks, len(seconds))
 }
 
 func ExampleKeyer_Network() {

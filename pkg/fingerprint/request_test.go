@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const (
@@ -30,9 +31,7 @@ func source(t testing.TB, secrets ...string) *fingerprint.Source {
 		raw = append(raw, []byte(s))
 	}
 	src, err := fingerprint.NewSource(raw...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return src
 }
 
@@ -75,9 +74,7 @@ func TestNewSource(t *testing.T) {
 	// The caller may wipe its copy.
 	mine := []byte(currentSecret)
 	src, err := fingerprint.NewSource(mine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	clear(mine)
 	if got, err := src.Signals(request(fingerprint.OriginSecretHeader, currentSecret)); err != nil || got != byCloudFront {
 		t.Errorf("got %+v, %v", got, err)
@@ -174,17 +171,12 @@ func TestViewerAddress(t *testing.T) {
 			got, err := src.Signals(request(fingerprint.OriginSecretHeader, currentSecret, "CloudFront-Viewer-Address", tt.in))
 			if tt.want == "" {
 				// Never the edge's own address: all would share it.
-				if err == nil || got.Addr.IsValid() {
-					t.Fatalf("got %v, %v", got.Addr, err)
-				}
-				if len(tt.in) > 1 && strings.Contains(err.Error(), tt.in) || strings.Contains(err.Error(), ourEdge) {
-					t.Errorf("the error repeats an address: %v", err)
-				}
+				check.Must(t, err != nil && !got.Addr.IsValid(), "got %v, %v", got.Addr, err)
+				check.That(t, (len(tt.in) <= 1 || !strings.Contains(err.Error(), tt.in)) && !strings.Contains(err.Error(), ourEdge),
+					"the error repeats an address: %v", err)
 				return
 			}
-			if err != nil || got.Addr != netip.MustParseAddr(tt.want) {
-				t.Errorf("got %v, %v", got.Addr, err)
-			}
+			check.That(t, err == nil && got.Addr == netip.MustParseAddr(tt.want), "got %v, %v", got.Addr, err)
 		})
 	}
 	t.Run("two", func(t *testing.T) {
@@ -220,9 +212,7 @@ func TestTLS(t *testing.T) {
 		{"", ""},
 	} {
 		got, err := src.Signals(request(fingerprint.OriginSecretHeader, currentSecret, "CloudFront-Viewer-TLS", tt.in))
-		if err != nil || got.TLS != tt.want {
-			t.Errorf("%q: got %q, %v", tt.in, got.TLS, err)
-		}
+		check.That(t, err == nil && got.TLS == tt.want, "%q: got %q, %v", tt.in, got.TLS, err)
 	}
 }
 
@@ -231,9 +221,8 @@ func TestSignalsAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	got, err := source(t, currentSecret).Signals(request(fingerprint.OriginSecretHeader, currentSecret, "User-Agent", long,
 		"CloudFront-Viewer-JA3-Fingerprint", long, "CloudFront-Viewer-JA4-Fingerprint", long, "CloudFront-Viewer-TLS", long))
-	if err != nil || len(got.UserAgent) != 512 || len(got.JA3) != 128 || len(got.JA4) != 128 || len(got.TLS) != 128 {
-		t.Errorf("got %d, %d, %d and %d bytes, %v", len(got.UserAgent), len(got.JA3), len(got.JA4), len(got.TLS), err)
-	}
+	check.That(t, err == nil && len(got.UserAgent) == 512 && len(got.JA3) == 128 && len(got.JA4) == 128 && len(got.TLS) == 128,
+		"got %d, %d, %d and %d bytes, %v", len(got.UserAgent), len(got.JA3), len(got.JA4), len(got.TLS), err)
 }
 
 // TestKeysTellNothing: no part of what a caller sends is in what is stored.
@@ -242,14 +231,10 @@ func TestKeysTellNothing(t *testing.T) {
 	k := keyer(t, secret)
 	for _, value := range []string{"", "ABC", "ABCDEFGH", "abcdefghijklmnop", agent} {
 		s, err := source(t, currentSecret).Signals(request(fingerprint.OriginSecretHeader, currentSecret, "User-Agent", value, "CloudFront-Viewer-JA4-Fingerprint", value))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		keys := network(t, k, s.Addr, noon) + " " + client(t, k, s, noon)
 		for _, part := range []string{value, viewer, ja3, ja4, cipher} {
-			if part != "" && strings.Contains(strings.ToLower(keys), strings.ToLower(part)) {
-				t.Errorf("%s holds %q", keys, part)
-			}
+			check.That(t, part == "" || !strings.Contains(strings.ToLower(keys), strings.ToLower(part)), "%s holds %q", keys, part)
 		}
 	}
 }
@@ -275,28 +260,19 @@ func FuzzSignals(f *testing.F) {
 		r.Header[fingerprint.OriginSecretHeader] = []string{originSecret}
 
 		got, err := src.Signals(r)
-		if originSecret != currentSecret && originSecret != previousSecret && (got != plain || (err == nil) != (plainErr == nil)) {
-			t.Fatalf("without proof: %+v, %v; want %+v, %v", got, err, plain, plainErr)
-		}
-		if (err == nil) != got.Addr.IsValid() {
-			t.Fatalf("got %v, %v", got.Addr, err)
-		}
-		if len(got.UserAgent) > 512 || len(got.JA3) > 128 || len(got.JA4) > 128 || len(got.TLS) > 128 {
-			t.Fatalf("unbounded: %+v", got)
-		}
+		check.Must(t, originSecret == currentSecret || originSecret == previousSecret || got == plain && (err == nil) == (plainErr == nil),
+			"without proof: %+v, %v; want %+v, %v", got, err, plain, plainErr)
+		check.Must(t, (err == nil) == got.Addr.IsValid(), "got %v, %v", got.Addr, err)
+		check.Must(t, len(got.UserAgent) <= 512 && len(got.JA3) <= 128 && len(got.JA4) <= 128 && len(got.TLS) <= 128, "unbounded: %+v", got)
 		if err != nil {
 			if _, err := k.Client(got, noon); err == nil {
 				t.Fatal("a key without an address")
 			}
 			return
 		}
-		if got.Addr.Is4In6() || got.Addr.Zone() != "" {
-			t.Fatalf("got %v", got.Addr)
-		}
+		check.Must(t, !got.Addr.Is4In6() && got.Addr.Zone() == "", "got %v", got.Addr)
 		key := client(t, k, got, noon)
-		if !clientShape.MatchString(key) {
-			t.Fatalf("the key is %q", key)
-		}
+		check.Must(t, clientShape.MatchString(key), "the key is %q", key)
 		if j := k.Jitter(key); j < 0.8 || j > 1.2 {
 			t.Fatalf("the jitter is %v", j)
 		}

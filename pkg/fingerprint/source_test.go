@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestParseSource(t *testing.T) {
@@ -41,17 +42,11 @@ func TestParseSource(t *testing.T) {
 		t.Run(tt.in, func(t *testing.T) {
 			got, err := fingerprint.ParseSource(tt.in)
 			if tt.want == "" {
-				if err == nil {
-					t.Fatalf("got %v", got)
-				}
-				if tt.in != "" && strings.Contains(err.Error(), tt.in) && len(tt.in) > 1 {
-					t.Errorf("the error repeats the source: %v", err)
-				}
+				check.Must(t, err != nil, "got %v", got)
+				check.That(t, tt.in == "" || !strings.Contains(err.Error(), tt.in) || len(tt.in) <= 1, "the error repeats the source: %v", err)
 				return
 			}
-			if err != nil || got != netip.MustParseAddr(tt.want) {
-				t.Errorf("got %v, %v", got, err)
-			}
+			check.That(t, err == nil && got == netip.MustParseAddr(tt.want), "got %v, %v", got, err)
 		})
 	}
 }
@@ -64,20 +59,13 @@ func FuzzParseSource(f *testing.F) {
 	f.Fuzz(func(t *testing.T, source string) {
 		addr, err := fingerprint.ParseSource(source)
 		if err != nil {
-			if addr.IsValid() {
-				t.Fatalf("an error and %v", addr)
-			}
+			check.Must(t, !addr.IsValid(), "an error and %v", addr)
 			return
 		}
-		if !addr.IsValid() || addr.Is4In6() || addr.Zone() != "" {
-			t.Fatalf("got %v", addr)
-		}
+		check.Must(t, addr.IsValid() && !addr.Is4In6() && addr.Zone() == "", "got %v", addr)
 		again, err := fingerprint.ParseSource(addr.String())
-		if err != nil || again != addr {
-			t.Fatalf("%v reads as %v, %v", addr, again, err)
-		}
-		if key := network(t, k, addr, time.Unix(1_800_000_000, 0)); len(key) != 16 {
-			t.Fatalf("%v has the key %q", addr, key)
-		}
+		check.Must(t, err == nil && again == addr, "%v reads as %v, %v", addr, again, err)
+		key := network(t, k, addr, time.Unix(1_800_000_000, 0))
+		check.Must(t, len(key) == 16, "%v has the key %q", addr, key)
 	})
 }

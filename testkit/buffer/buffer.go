@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Synced is a buffer that is safe for concurrent use. The zero value is empty.
@@ -35,9 +37,8 @@ func Lines(t testing.TB, log string) []map[string]any {
 	var all []map[string]any
 	for line := range strings.Lines(log) {
 		var l map[string]any
-		if err := json.Unmarshal([]byte(line), &l); err != nil {
-			t.Errorf("%v in the log line %q", err, line)
-		}
+		err := json.Unmarshal([]byte(line), &l)
+		check.That(t, err == nil, "%v in the log line %q", err, line)
 		all = append(all, l)
 	}
 	return all

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tokenfuse/tokenfuse/local/engine"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 var (
@@ -42,9 +43,7 @@ func URL() string { return shared.URL }
 func Table(t testing.TB, opts ...func(*dynamodb.Options)) (db *dynamodb.Client, table string) {
 	t.Helper()
 	db, table, err := NewTable(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return db, table
 }
 
@@ -60,8 +59,6 @@ func NewTable(opts ...func(*dynamodb.Options)) (db *dynamodb.Client, table strin
 func SpendTable(t testing.TB, opts ...func(*dynamodb.Options)) (db *dynamodb.Client, table string) {
 	t.Helper()
 	table = "spend-" + strconv.FormatInt(tables.Add(1), 10)
-	if err := engine.CreateSpendTable(context.Background(), engine.Client(shared.URL), table); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, engine.CreateSpendTable(context.Background(), engine.Client(shared.URL), table))
 	return engine.Client(shared.URL, opts...), table
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 var servesAt = regexp.MustCompile(`Running on (http://127\.0\.0\.1:\d+)`)
@@ -20,24 +21,16 @@ var servesAt = regexp.MustCompile(`Running on (http://127\.0\.0\.1:\d+)`)
 func Start(t testing.TB) (url string) {
 	t.Helper()
 	server, err := exec.LookPath("moto_server")
-	if err != nil {
-		t.Fatalf("these tests need moto (pip install 'moto[server]'): %v", err)
-	}
+	check.Must(t, err == nil, "these tests need moto (pip install 'moto[server]'): %v", err)
 	// The shell ends the server when its standard input closes, which it does however
 	// this process ends.
 	cmd := exec.Command("sh", "-c", `"$0" -H 127.0.0.1 -p 0 & read -r _; kill $!; wait`, server)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()} // it reads AWS's settings, too
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	check.OK(t, cmd.Start())
 	said := &buffer.Synced{}
 	serving, drained := make(chan string, 1), make(chan struct{})
 	go func() {

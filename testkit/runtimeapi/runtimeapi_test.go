@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // process speaks to an API as a function's process does.
@@ -33,15 +35,11 @@ func (p *process) send(method, path, contentType string, body io.Reader, trailer
 	ctx, cancel := context.WithTimeout(p.t.Context(), 20*time.Second)
 	p.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, method, p.url+path, body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.OK(p.t, err)
 	r.Header.Set("Content-Type", contentType)
 	r.Trailer = trailer
 	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.OK(p.t, err)
 	p.t.Cleanup(func() { res.Body.Close() })
 	return res
 }
@@ -50,9 +48,7 @@ func (p *process) send(method, path, contentType string, body io.Reader, trailer
 func (p *process) take() string {
 	p.t.Helper()
 	res := p.send("GET", "invocation/next", "", nil, nil)
-	if res.StatusCode != 200 {
-		p.t.Fatalf("next: %s", res.Status)
-	}
+	check.Must(p.t, res.StatusCode == 200, "next: %s", res.Status)
 	return res.Header.Get("Lambda-Runtime-Aws-Request-Id")
 }
 
@@ -78,9 +74,7 @@ func receive(t *testing.T, i *Invocation) <-chan received {
 			return
 		}
 		body, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		check.That(t, err == nil, "%v", err)
 		c <- received{answer, string(body)}
 	}()
 	return c
@@ -94,24 +88,16 @@ func TestInvocations(t *testing.T) {
 		before := time.Now()
 		res := p.send("GET", "invocation/next", "", nil, nil)
 		body, err := io.ReadAll(res.Body)
-		if err != nil || string(body) != event {
-			t.Fatalf("the event is %s, %v", body, err)
-		}
+		check.Must(t, err == nil && string(body) == event, "the event is %s, %v", body, err)
 		h := res.Header
-		if h.Get("Lambda-Runtime-Invoked-Function-Arn") == "" || h.Get("Lambda-Runtime-Trace-Id") == "" || h.Get("Lambda-Runtime-Deadline-Ms") == "" {
-			t.Errorf("headers %v", h)
-		}
+		check.That(t, h.Get("Lambda-Runtime-Invoked-Function-Arn") != "" && h.Get("Lambda-Runtime-Trace-Id") != "" && h.Get("Lambda-Runtime-Deadline-Ms") != "",
+			"headers %v", h)
 		arriving := receive(t, i)
-		if status := p.answer(h.Get("Lambda-Runtime-Aws-Request-Id"), "text/plain", "answer to "+event); status != 202 {
-			t.Errorf("status %d", status)
-		}
+		check.Equal(t, p.answer(h.Get("Lambda-Runtime-Aws-Request-Id"), "text/plain", "answer to "+event), 202, "status")
 		answer := <-arriving
-		if answer.body != "answer to "+event || answer.ContentType != "text/plain" || answer.Error != nil {
-			t.Errorf("%+v", answer)
-		}
-		if left := answer.Deadline.Sub(before); left < time.Minute-time.Millisecond || left > time.Minute+20*time.Second {
-			t.Errorf("the deadline is in %v", left)
-		}
+		check.That(t, answer.body == "answer to "+event && answer.ContentType == "text/plain" && answer.Error == nil, "%+v", answer)
+		left := answer.Deadline.Sub(before)
+		check.That(t, left >= time.Minute-time.Millisecond && left <= time.Minute+20*time.Second, "the deadline is in %v", left)
 	}
 	<-p.api.Ready()
 	if refused := p.api.Refused(); len(refused) > 0 {
@@ -127,9 +113,8 @@ func TestErrorTrailer(t *testing.T) {
 	trailer := http.Header{errorType: {"errorString"}, errorBody: {base64.StdEncoding.EncodeToString([]byte(`{"errorType":"errorString","errorMessage":"cut"}`))}}
 	arriving := receive(t, i)
 	p.send("POST", "invocation/"+p.take()+"/response", Streamed, io.MultiReader(strings.NewReader("half")), trailer)
-	if a := <-arriving; a.body != "half" || a.Error == nil || a.Error.Error() != "errorString: cut" {
-		t.Errorf("%q, %v", a.body, a.Error)
-	}
+	a := <-arriving
+	check.That(t, a.body == "half" && a.Error != nil && a.Error.Error() == "errorString: cut", "%q, %v", a.body, a.Error)
 }
 
 func TestFailures(t *testing.T) {
@@ -139,17 +124,15 @@ func TestFailures(t *testing.T) {
 	if res := p.send("POST", "invocation/"+p.take()+"/error", "application/json", strings.NewReader(`{"errorType":"T","errorMessage":"m"}`), nil); res.StatusCode != 202 {
 		t.Error(res.Status)
 	}
-	if a := <-arriving; a.Error == nil || a.Error.Error() != "T: m" {
-		t.Errorf("%+v", a)
-	}
+	a := <-arriving
+	check.That(t, a.Error != nil && a.Error.Error() == "T: m", "%+v", a)
 
 	p = newProcess(t)
 	if res := p.send("POST", "init/error", "application/json", strings.NewReader(`{"errorType":"T","errorMessage":"m"}`), nil); res.StatusCode != 202 {
 		t.Error(res.Status)
 	}
-	if e := p.api.InitError(); e == nil || e.Error() != "T: m" {
-		t.Errorf("%v", e)
-	}
+	e := p.api.InitError()
+	check.That(t, e != nil && e.Error() == "T: m", "%v", e)
 }
 
 // Each process does one thing that Lambda would not let it do.
@@ -192,12 +175,10 @@ func TestRefused(t *testing.T) {
 					_, _ = io.Copy(io.Discard, answer.Body)
 				}
 			}()
-			if status := test.do(p); status != test.status {
-				t.Errorf("status %d, want %d", status, test.status)
-			}
-			if refused := p.api.Refused(); len(refused) != 1 {
-				t.Errorf("refused: %q", refused)
-			}
+			status := test.do(p)
+			check.That(t, status == test.status, "status %d, want %d", status, test.status)
+			refused := p.api.Refused()
+			check.That(t, len(refused) == 1, "refused: %q", refused)
 		})
 	}
 }

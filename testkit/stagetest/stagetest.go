@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/local/stage"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
@@ -16,9 +17,7 @@ func New(t testing.TB, opts stage.Options) *stage.Stage {
 	_, opts.Limits = enginetest.Table(t)
 	_, opts.Spend = enginetest.SpendTable(t)
 	s, err := stage.New(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(s.Close)
 	return s
 }

@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Solve gives the payload of a solved challenge, which is the JSON that GET
@@ -30,18 +32,14 @@ func Solve(t testing.TB, challenge []byte) (payload string) {
 	for counter := uint32(0); ; counter++ {
 		password := binary.BigEndian.AppendUint32(nonce[:len(nonce):len(nonce)], counter)
 		key, err := pbkdf2.Key(sha256.New, string(password), salt, c.Parameters.Cost, c.Parameters.KeyLength)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		derived := hex.EncodeToString(key)
 		if !strings.HasPrefix(derived, c.Parameters.KeyPrefix) {
 			continue
 		}
 		solved, err := json.Marshal(map[string]any{"challenge": json.RawMessage(challenge),
 			"solution": map[string]any{"counter": counter, "derivedKey": derived, "time": 12.5}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		return base64.StdEncoding.EncodeToString(solved)
 	}
 }
@@ -49,8 +47,6 @@ func Solve(t testing.TB, challenge []byte) (payload string) {
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return b
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // factor4 compares with the past alone; both has a fixed bound, too.
@@ -88,9 +89,8 @@ func TestAttackDoesNotRaiseTheThreshold(t *testing.T) {
 	for minute := 30; minute <= 180; minute += 30 {
 		g.at(minute)
 		g.spend(call{cents: 3000})
-		if r := g.tick(); r.ThresholdUSD != "4" || r.State != "alarm" {
-			t.Fatalf("minute %d: threshold %s, %s", minute, r.ThresholdUSD, r.State)
-		}
+		r := g.tick()
+		check.Must(t, r.ThresholdUSD == "4" && r.State == "alarm", "minute %d: threshold %s, %s", minute, r.ThresholdUSD, r.State)
 	}
 	g.at(245)
 	if r := g.tick(); r.Paged != "cleared" {
@@ -98,9 +98,8 @@ func TestAttackDoesNotRaiseTheThreshold(t *testing.T) {
 	}
 	for _, days := range []int{1, 2, 3, 20, 27} {
 		g.at(days*24*60 + 245)
-		if r := g.tick(); r.ThresholdUSD != "4" {
-			t.Errorf("%d days later: threshold %s", days, r.ThresholdUSD)
-		}
+		r := g.tick()
+		check.That(t, r.ThresholdUSD == "4", "%d days later: threshold %s", days, r.ThresholdUSD)
 	}
 	g.at(2*24*60 + 250)
 	g.spend(call{cents: 500})
@@ -118,22 +117,17 @@ func TestHoursInAlarm(t *testing.T) {
 	cases := map[int64]bool{first - 720: false, first - 718: false, first - 30: true, first - 2: false, first - 1: true, first: true, first + 1: true, first + 2: true, first + 3: false}
 	got := s.hoursInAlarm(now)
 	for h, want := range cases {
-		if got[h] != want {
-			t.Errorf("hour %d: %t", h-first, got[h])
-		}
+		check.Equal(t, got[h], want, "hour %d", h-first)
 	}
 	ended := s.after(cleared, now, 0, 1)
 	if want := []int64{first - 30, first - 1, first, first + 1, first + 2}; !slices.Equal(ended.past, want) {
 		t.Errorf("kept %v, want %v", ended.past, want)
 	}
-	if !ended.since.IsZero() || ended.level != 0 {
-		t.Errorf("still %+v", ended)
-	}
+	check.That(t, ended.since.IsZero() && ended.level == 0, "still %+v", ended)
 	// However long it lasts, there is a bound, and it fits an item.
 	s.since = noon.AddDate(-1, 0, 0)
-	if n := len(s.after(cleared, now, 0, 1).past); n < 720 || n > 722 {
-		t.Errorf("%d hours", n)
-	}
+	n := len(s.after(cleared, now, 0, 1).past)
+	check.That(t, n >= 720 && n <= 722, "%d hours", n)
 }
 
 func TestLevels(t *testing.T) {
@@ -143,13 +137,9 @@ func TestLevels(t *testing.T) {
 		spend, threshold price.Pico
 		want             int
 	}{{0, 8, 0}, {8, 8, 0}, {9, 8, 1}, {15, 8, 1}, {16, 8, 2}, {31, 8, 2}, {32, 8, 4}, {most, 8, 4}, {most, most, 0}, {most, most / 2, 2}, {most, most - 1, 1}} {
-		if got := level(c.spend, c.threshold); got != c.want {
-			t.Errorf("%d of %d: level %d, want %d", c.spend, c.threshold, got, c.want)
-		}
+		check.Equal(t, level(c.spend, c.threshold), c.want, "%d of %d: level", c.spend, c.threshold)
 	}
-	if times(most/2, 4) != most || times(price.Dollar, 1.5) != 1_500_000_000_000 {
-		t.Error("times")
-	}
+	check.That(t, times(most/2, 4) == most && times(price.Dollar, 1.5) == 1_500_000_000_000, "times")
 }
 
 func TestBaselineOfHours(t *testing.T) {
@@ -162,9 +152,7 @@ func TestBaselineOfHours(t *testing.T) {
 		t.Errorf("%+v though the first call was 20 hours ago", b)
 	}
 	hours[0].Amount = ledger.Amount{Calls: 1, Cost: 3}
-	if b := newBaseline(hours, nil, noon); b != (baseline{true, 3, 1}) {
-		t.Errorf("%+v", b)
-	}
+	check.Equal(t, newBaseline(hours, nil, noon), (baseline{true, 3, 1}), "newBaseline(hours, nil, noon)")
 	if b := newBaseline(hours, map[int64]bool{hourOf(hours[0].Start): true}, noon); b.known {
 		t.Errorf("%+v of an attack and 20 hours", b)
 	}
@@ -178,7 +166,6 @@ func TestTheLastHourRaisesNoThreshold(t *testing.T) {
 	g.hoursAgo(30, 50)
 	g.spend(call{cents: 250, ago: 10 * time.Minute})
 	g.at(5) // the hour that it fell in is closed
-	if r := g.tick(); r.ThresholdUSD != "2" || r.Paged != "opened" {
-		t.Errorf("threshold %s, paged %q", r.ThresholdUSD, r.Paged)
-	}
+	r := g.tick()
+	check.That(t, r.ThresholdUSD == "2" && r.Paged == "opened", "threshold %s, paged %q", r.ThresholdUSD, r.Paged)
 }

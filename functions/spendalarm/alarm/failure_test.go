@@ -16,6 +16,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -73,9 +74,8 @@ func TestPublishingFailsForThreeTicks(t *testing.T) {
 	lose(g.published)
 	for _, minute := range []int{0, 5, 10} {
 		g.at(minute)
-		if r := g.tickFails(); r.Paged != "" || r.State != "alarm" || r.Level != 0 {
-			t.Errorf("minute %d: %+v", minute, r)
-		}
+		r := g.tickFails()
+		check.That(t, r.Paged == "" && r.State == "alarm" && r.Level == 0, "minute %d: %+v", minute, r)
 		g.wantFuse(fuse.Challenge, "alarm") // at once, whoever can be told
 	}
 	mend(g.published)
@@ -112,9 +112,8 @@ func TestOverBeforeAnybodyWasTold(t *testing.T) {
 	g.at(95)
 	g.tick()
 	g.wantPages("cleared")
-	if m := g.inbox.Messages()[0].Message; !strings.Contains(m, "alarm since           30 November 2026 12:00 UTC") {
-		t.Errorf("the message does not say since when:\n%s", m)
-	}
+	m := g.inbox.Messages()[0].Message
+	check.That(t, strings.Contains(m, "alarm since           30 November 2026 12:00 UTC"), "the message does not say since when:\n%s", m)
 }
 
 func TestDeathBetweenPublishingAndConfirming(t *testing.T) {
@@ -192,12 +191,9 @@ func TestStoreThatCannotBeReadFailsLoudly(t *testing.T) {
 	g := newRig(t, dollars8)
 	g.spend(call{cents: 900})
 	lose(g.store)
-	if r := g.tickFails(); r.Paged != "" || r.State != "unknown" || r.SpendUSD != "9" {
-		t.Errorf("without a claim: %+v", r)
-	}
-	if len(g.inbox.Metrics()) == 0 {
-		t.Error("no metrics though CloudWatch can be reached")
-	}
+	r := g.tickFails()
+	check.That(t, r.Paged == "" && r.State == "unknown" && r.SpendUSD == "9", "without a claim: %+v", r)
+	check.That(t, len(g.inbox.Metrics()) != 0, "no metrics though CloudWatch can be reached")
 	mend(g.store)
 	g.at(5)
 	g.tick()
@@ -218,9 +214,8 @@ func TestFuseThatCannotBeSet(t *testing.T) {
 	}
 	g.tickFails()
 	g.wantPages("opened")
-	if m := g.inbox.Messages()[0].Message; !strings.Contains(m, "The fuse could not be read") {
-		t.Errorf("the message claims to know the fuse:\n%s", m)
-	}
+	m := g.inbox.Messages()[0].Message
+	check.That(t, strings.Contains(m, "The fuse could not be read"), "the message claims to know the fuse:\n%s", m)
 	mend(g.store)
 	g.at(5)
 	g.tick()
@@ -263,9 +258,8 @@ func TestPastThatCannotBeRead(t *testing.T) {
 	g := newRig(t, both)
 	g.handler.Ledger = noPast{g.ledger}
 	g.spend(call{cents: 900})
-	if r := g.tickFails(); r.Paged != "opened" || r.ThresholdUSD != "8" {
-		t.Errorf("the fixed threshold was not used: %+v", r)
-	}
+	r := g.tickFails()
+	check.That(t, r.Paged == "opened" && r.ThresholdUSD == "8", "the fixed threshold was not used: %+v", r)
 	g.wantPages("opened")
 
 	g = newRig(t, factor4)

@@ -9,6 +9,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // sets is an alarm that sets the fuse.
@@ -23,9 +24,7 @@ func (g *rig) operates(state fuse.State, d time.Duration) {
 	if d > 0 {
 		s.Until = g.Now().Add(d)
 	}
-	if err := g.fuse.Set(context.Background(), s); err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, g.fuse.Set(context.Background(), s))
 }
 
 func TestFuseIsSetRenewedAndReleased(t *testing.T) {
@@ -70,9 +69,8 @@ func TestFuseIsNotTouchedUnlessConfigured(t *testing.T) {
 	g.spend(call{cents: 900})
 	g.tick()
 	g.wantFuse(fuse.Closed, "")
-	if m := g.inbox.Messages()[0].Message; !strings.Contains(m, "The fuse is closed: all callers are served.") {
-		t.Errorf("message:\n%s", m)
-	}
+	m := g.inbox.Messages()[0].Message
+	check.That(t, strings.Contains(m, "The fuse is closed: all callers are served."), "message:\n%s", m)
 }
 
 func TestOperatorsFuseIsNotOverridden(t *testing.T) {
@@ -125,9 +123,8 @@ func TestOperatorClosesDuringAnIncident(t *testing.T) {
 	g.wantFuse(fuse.Closed, operator)
 	g.at(200)
 	g.spend(call{cents: 900})
-	if r := g.tick(); r.Paged != "opened" {
-		t.Errorf("%+v", r)
-	}
+	r := g.tick()
+	check.That(t, r.Paged == "opened", "%+v", r)
 	g.wantFuse(fuse.Challenge, "alarm")
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 var update = flag.Bool("update", false, "write testdata/message.txt afresh")
@@ -54,9 +55,7 @@ func TestMessage(t *testing.T) {
 	g, _ := incident(t)
 	m := g.inbox.Messages()[0]
 	if *update {
-		if err := os.WriteFile(messageFile, []byte(asShown(m.Subject, m.Message)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(messageFile, []byte(asShown(m.Subject, m.Message)), 0o644))
 	}
 	wantMessage(t, m.Subject, m.Message)
 }
@@ -69,12 +68,9 @@ func asShown(subject, message string) string { return "Subject: " + subject + "\
 func wantMessage(t *testing.T, subject, message string) {
 	t.Helper()
 	want, err := os.ReadFile(messageFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), asShown(subject, message)); diff != "" {
-		t.Errorf("the message is not as in %s (-update writes it):\n%s", messageFile, diff)
-	}
+	check.OK(t, err)
+	diff := cmp.Diff(string(want), asShown(subject, message))
+	check.That(t, diff == "", "the message is not as in %s (-update writes it):\n%s", messageFile, diff)
 }
 
 func TestReportForMachines(t *testing.T) {
@@ -87,9 +83,7 @@ func TestReportForMachines(t *testing.T) {
 func wantAttributes(t *testing.T, a map[string]string, r Result) {
 	t.Helper()
 	for name, want := range map[string]string{"event": "opened", "level": "1", "spend_usd": "12.4", "threshold_usd": "7.6"} {
-		if a[name] != want {
-			t.Errorf("attribute %s is %q, want %q", name, a[name], want)
-		}
+		check.Equal(t, a[name], want, "attribute %s is", name)
 	}
 	if len(a) != 5 {
 		t.Errorf("attributes %v", slices.Collect(maps.Keys(a)))
@@ -97,19 +91,12 @@ func wantAttributes(t *testing.T, a map[string]string, r Result) {
 	var report Result
 	d := json.NewDecoder(strings.NewReader(a["report"]))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&report); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, d.Decode(&report))
 	r.threshold = 0
-	if diff := cmp.Diff(r, report, cmp.AllowUnexported(Result{})); diff != "" {
-		t.Errorf("the report differs from the result:\n%s", diff)
-	}
-	if top := report.Top[0]; top.Identity != "net#4f1d0a9c27be" || top.USD != "10.3" || top.Calls != 2 || top.Percent != 83 {
-		t.Errorf("top spender %+v", top)
-	}
-	if report.ProjectedUSD != "30.3" || report.NormalPeakUSD != "1.9" || report.Tiers["user"].USD != "1.03" {
-		t.Errorf("%+v", report)
-	}
+	check.Equal(t, cmp.Diff(r, report, cmp.AllowUnexported(Result{})), "", "the report differs from the result")
+	top := report.Top[0]
+	check.That(t, top.Identity == "net#4f1d0a9c27be" && top.USD == "10.3" && top.Calls == 2 && top.Percent == 83, "top spender %+v", top)
+	check.That(t, report.ProjectedUSD == "30.3" && report.NormalPeakUSD == "1.9" && report.Tiers["user"].USD == "1.03", "%+v", report)
 }
 
 func TestSubjectsAreShortAndPlain(t *testing.T) {
@@ -118,12 +105,8 @@ func TestSubjectsAreShortAndPlain(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p.event = range []event{opened, escalated, repeated, cleared} {
 		s := p.subject(Result{Level: 4})
-		if len(s) > 100 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
-			t.Errorf("%d characters: %q", len(s), s)
-		}
-		if seen[s] {
-			t.Errorf("%q says two things", s)
-		}
+		check.That(t, len(s) <= 100 && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }), "%d characters: %q", len(s), s)
+		check.That(t, !seen[s], "%q says two things", s)
 		seen[s] = true
 	}
 }
@@ -152,9 +135,7 @@ func TestEachEventIsSaid(t *testing.T) {
 		t.Fatalf("%v", g.pages())
 	}
 	for i, want := range wants {
-		if !strings.HasPrefix(messages[i].Message, want+"\n") {
-			t.Errorf("message %d begins with %.60q, want %q", i, messages[i].Message, want)
-		}
+		check.That(t, strings.HasPrefix(messages[i].Message, want+"\n"), "message %d begins with %.60q, want %q", i, messages[i].Message, want)
 	}
 }
 
@@ -175,9 +156,7 @@ func TestDollars(t *testing.T) {
 		0: "$0.00", 1: "under $0.01", price.Dollar / 100: "$0.01", 12_404_999_999_999: "$12.40", 12_405_000_000_000: "$12.41",
 		8 * price.Dollar: "$8.00", math.MaxInt64: "$9223372.04",
 	} {
-		if got := dollars(p); got != want {
-			t.Errorf("%d: %s, want %s", p, got, want)
-		}
+		check.Equal(t, dollars(p), want, "%d", p)
 	}
 }
 
@@ -187,9 +166,7 @@ func TestComparable(t *testing.T) {
 		0: "0", 4_999_999: "0", 5_000_000: "0.00001", 12_400_000_000_000: "12.4", 12_345_674_999_999: "12.34567", 12_345_675_000_000: "12.34568",
 		math.MaxInt64: "9223372.03685",
 	} {
-		if got := comparable(p); got != want {
-			t.Errorf("%d: %s, want %s", p, got, want)
-		}
+		check.Equal(t, comparable(p), want, "%d", p)
 	}
 }
 
@@ -208,9 +185,7 @@ func TestQuote(t *testing.T) {
 		"https://x/y?a=b":  "'https://x/y?a=b'",
 		"https://abc/prod": "https://abc/prod",
 	} {
-		if got := quote(in); got != want {
-			t.Errorf("%q: %s, want %s", in, got, want)
-		}
+		check.Equal(t, quote(in), want, "%q", in)
 	}
 }
 
@@ -223,7 +198,5 @@ func TestQuoteInAShell(t *testing.T) {
 		fmt.Fprintf(&script, "printf '<%%s>' %s\n", quote(word))
 	}
 	out, err := exec.Command("sh", "-c", script.String()).Output()
-	if err != nil || string(out) != words.String() {
-		t.Errorf("the shell read %q, %v, want %q", out, err, words.String())
-	}
+	check.That(t, err == nil && string(out) == words.String(), "the shell read %q, %v, want %q", out, err, words.String())
 }

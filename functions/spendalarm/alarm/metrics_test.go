@@ -14,6 +14,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/inbox"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestMetrics(t *testing.T) {
@@ -47,22 +48,16 @@ func TestMetrics(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if strings.Contains(g.log.String(), "secret-name") {
-		t.Error("the log names an identity")
-	}
+	check.That(t, !strings.Contains(g.log.String(), "secret-name"), "the log names an identity")
 }
 
 // commit draws on the pool, as another process does.
 func (g *rig) commit(amount price.Pico) {
 	g.t.Helper()
 	buckets, err := bucket.New(g.db(nil), bucket.Options{Table: g.table, LongestPeriod: 2 * time.Hour, Now: g.Now})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	pool, err := buckets.NewPool("pool#all", int64(20*price.Dollar), time.Hour, bucket.PoolOptions{})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	if reserved, _, err := pool.Reserve(context.Background(), int64(amount)); reserved == nil {
 		g.t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // product is what hours of an honest product cost, in cents.
@@ -84,13 +85,11 @@ func TestMonthOfAProduct(t *testing.T) {
 			now := noon.Add(time.Duration(hour)*time.Hour + 7*time.Minute)
 			hours := c.product.hoursOf(now, past)
 			clean := newBaseline(hours, nil, now)
-			if got := cents(clean.highest); !clean.known || got < c.normal || got > c.most {
-				t.Fatalf("%s at %s: %+v", name, now, clean)
-			}
+			got := cents(clean.highest)
+			check.Must(t, clean.known && got >= c.normal && got <= c.most, "%s at %s: %+v", name, now, clean)
 			limit := newThreshold(&policy.Alarm{Factor: 4, Floor: price.Dollar}, clean).amount
-			if spend := price.Pico(2*c.product(now)) * price.Dollar / 100; level(spend, limit) > 0 {
-				t.Errorf("%s at %s: twice an ordinary hour is above the threshold %s", name, now, limit)
-			}
+			spend := price.Pico(2*c.product(now)) * price.Dollar / 100
+			check.That(t, level(spend, limit) <= 0, "%s at %s: twice an ordinary hour is above the threshold %s", name, now, limit)
 			if hour%8 > 0 {
 				continue
 			}
@@ -126,9 +125,8 @@ func TestOnceAWeek(t *testing.T) {
 		now := noon.Add(time.Duration(days) * day)
 		began := noon.Add(-3*day + 4*time.Hour) // a Friday at 16
 		b := product(weekly).hoursOf(now, now.Sub(began))
-		if got := newBaseline(b, nil, now); !got.known || cents(got.highest) != 300 {
-			t.Errorf("after %d days: %+v", days, got)
-		}
+		got := newBaseline(b, nil, now)
+		check.That(t, got.known && cents(got.highest) == 300, "after %d days: %+v", days, got)
 	}
 }
 
@@ -144,12 +142,10 @@ func TestGrowthIsFollowedWithinDays(t *testing.T) {
 	for hours := range 24 * 10 {
 		now := began.Add(time.Duration(hours) * time.Hour)
 		b := newBaseline(growing.hoursOf(now, past), nil, now)
-		if spend := price.Pico(growing(now)) * price.Dollar / 100; level(spend, times(b.highest, 4)) > 0 {
-			t.Errorf("%s: growth pages", now)
-		}
-		if followed := cents(b.highest) > 290; followed != (hours >= 3*24+15) {
-			t.Errorf("%d hours after it grew the highest normal hour is %s", hours, b.highest)
-		}
+		spend := price.Pico(growing(now)) * price.Dollar / 100
+		check.That(t, level(spend, times(b.highest, 4)) <= 0, "%s: growth pages", now)
+		followed := cents(b.highest) > 290
+		check.That(t, followed == (hours >= 3*24+15), "%d hours after it grew the highest normal hour is %s", hours, b.highest)
 	}
 }
 
@@ -189,9 +185,8 @@ func TestFirstDays(t *testing.T) {
 			}
 		}
 		b := newBaseline(hours, nil, now)
-		if got := cents(b.highest); b.known != c.known || got < c.least || got > c.most {
-			t.Errorf("after %d days with outliers %v: %+v", c.days, c.outliers, b)
-		}
+		got := cents(b.highest)
+		check.That(t, b.known == c.known && got >= c.least && got <= c.most, "after %d days with outliers %v: %+v", c.days, c.outliers, b)
 	}
 	// The first Monday of a product that began on a Friday does not page.
 	for hours := range 24 * 10 {
@@ -222,9 +217,8 @@ func TestMonthAtTheHandler(t *testing.T) {
 		g.spend(call{cents: 90_000, ago: ago})
 	}
 	r := g.tick()
-	if r.ThresholdUSD != "40" || r.NormalPeakUSD != "10" || r.ThresholdFrom != "4 x the highest normal hour" {
-		t.Errorf("threshold %s (%s), peak %s", r.ThresholdUSD, r.ThresholdFrom, r.NormalPeakUSD)
-	}
+	check.That(t, r.ThresholdUSD == "40" && r.NormalPeakUSD == "10" && r.ThresholdFrom == "4 x the highest normal hour",
+		"threshold %s (%s), peak %s", r.ThresholdUSD, r.ThresholdFrom, r.NormalPeakUSD)
 	g.Advance(time.Hour)
 	g.spend(call{cents: 1100, ago: 10 * time.Minute})
 	if r := g.tick(); r.Paged != "" || r.State != "normal" {

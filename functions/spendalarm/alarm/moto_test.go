@@ -23,6 +23,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/engine"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/mototest"
 )
 
@@ -59,23 +60,15 @@ type notification struct {
 func (m moto) topic(t *testing.T, name string) (arn, queue string) {
 	t.Helper()
 	topic, err := m.sns.CreateTopic(t.Context(), &sns.CreateTopicInput{Name: &name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	made, err := m.sqs.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: &name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	is, err := m.sqs.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{
 		QueueUrl: made.QueueUrl, AttributeNames: []sqstypes.QueueAttributeName{sqstypes.QueueAttributeNameQueueArn}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	_, err = m.sns.Subscribe(t.Context(), &sns.SubscribeInput{TopicArn: topic.TopicArn, Protocol: aws.String("sqs"),
 		Endpoint: aws.String(is.Attributes[string(sqstypes.QueueAttributeNameQueueArn)])})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return *topic.TopicArn, *made.QueueUrl
 }
 
@@ -83,9 +76,7 @@ func (m moto) topic(t *testing.T, name string) (arn, queue string) {
 func (m moto) received(t *testing.T, queue string) []notification {
 	t.Helper()
 	out, err := m.sqs.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: &queue, MaxNumberOfMessages: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	all := make([]notification, len(out.Messages))
 	for i, message := range out.Messages {
 		if err := json.Unmarshal([]byte(*message.Body), &all[i]); err != nil {
@@ -103,9 +94,7 @@ func (m moto) received(t *testing.T, queue string) []notification {
 func (m moto) metrics(t *testing.T, namespace string) map[string]float64 {
 	t.Helper()
 	all, err := m.cloudwatch.ListMetrics(t.Context(), &cloudwatch.ListMetricsInput{Namespace: &namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	values := map[string]float64{}
 	for _, metric := range all.Metrics {
 		name := *metric.MetricName
@@ -119,12 +108,8 @@ func (m moto) metrics(t *testing.T, namespace string) map[string]float64 {
 				// greatest.
 				Metric: &metric, Period: aws.Int32(60), Stat: aws.String("Maximum")}}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(out.MetricDataResults) != 1 || len(out.MetricDataResults[0].Values) != 1 {
-			t.Fatalf("%s: not one value: %+v", name, out.MetricDataResults)
-		}
+		check.OK(t, err)
+		check.Must(t, len(out.MetricDataResults) == 1 && len(out.MetricDataResults[0].Values) == 1, "%s: not one value: %+v", name, out.MetricDataResults)
 		values[name] = math.Round(out.MetricDataResults[0].Values[0]*1e9) / 1e9
 	}
 	return values
@@ -144,13 +129,9 @@ func TestMoto(t *testing.T) {
 		g.tick() // tells nobody again
 
 		pages := m.received(t, queue)
-		if len(pages) != 1 {
-			t.Fatalf("%d pages", len(pages))
-		}
+		check.Must(t, len(pages) == 1, "%d pages", len(pages))
 		page := pages[0]
-		if page.Type != "Notification" || page.TopicArn != arn {
-			t.Errorf("%s of %s", page.Type, page.TopicArn)
-		}
+		check.That(t, page.Type == "Notification" && page.TopicArn == arn, "%s of %s", page.Type, page.TopicArn)
 		wantMessage(t, page.Subject, page.Message)
 		types, attributes := map[string]string{}, map[string]string{}
 		for name, a := range page.MessageAttributes {
@@ -178,19 +159,15 @@ func TestMoto(t *testing.T) {
 		g.handler.SNS, g.handler.CloudWatch, g.handler.Namespace = m.sns, m.cloudwatch, name
 		g.handler.TopicARN = "arn:aws:sns:us-east-1:123456789012:" + name
 		r, err := g.handler.Run(context.Background())
-		if missing := new(snstypes.NotFoundException); !errors.As(err, &missing) || r.Paged != "" || r.State != "alarm" {
-			t.Errorf("%+v, %v", r, err)
-		}
+		missing := new(snstypes.NotFoundException)
+		check.That(t, errors.As(err, &missing) && r.Paged == "" && r.State == "alarm", "%+v, %v", r, err)
 		arn, queue := m.topic(t, name)
-		if arn != g.handler.TopicARN {
-			t.Fatalf("the topic is %s", arn)
-		}
+		check.Must(t, arn == g.handler.TopicARN, "the topic is %s", arn)
 		g.at(5)
 		if r := g.tick(); r.Paged != "opened" || !r.Since.Equal(noon) {
 			t.Errorf("%+v", r)
 		}
-		if pages := m.received(t, queue); len(pages) != 1 || pages[0].MessageAttributes["event"].Value != "opened" {
-			t.Errorf("%+v", pages)
-		}
+		pages := m.received(t, queue)
+		check.That(t, len(pages) == 1 && pages[0].MessageAttributes["event"].Value == "opened", "%+v", pages)
 	})
 }

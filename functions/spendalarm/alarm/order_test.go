@@ -12,6 +12,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -24,15 +25,9 @@ const ofARun = 7
 func (g *rig) wantOutdated(h *Handler, metrics int) {
 	g.t.Helper()
 	r, err := h.Run(context.Background())
-	if err != nil || !r.Outdated || r.Paged != "" || r.State != "alarm" {
-		g.t.Errorf("the older run: %+v, %v", r, err)
-	}
-	if n := len(g.inbox.Metrics()); n != metrics {
-		g.t.Errorf("%d metrics, want %d: those of the newer runs", n, metrics)
-	}
-	if !strings.Contains(g.log.String(), `"outdated":true`) {
-		g.t.Error("the log does not say that the run was outdated")
-	}
+	check.That(g.t, err == nil && r.Outdated && r.Paged == "" && r.State == "alarm", "the older run: %+v, %v", r, err)
+	check.Equal(g.t, len(g.inbox.Metrics()), metrics, "metrics, those of the newer runs")
+	check.That(g.t, strings.Contains(g.log.String(), `"outdated":true`), "the log does not say that the run was outdated")
 	g.wantPages("opened")
 	g.wantFuse(fuse.Challenge, "alarm")
 }
@@ -47,9 +42,8 @@ func TestRunWhoseClockIsBehind(t *testing.T) {
 	g.wantPages("opened")
 	g.wantOutdated(g.processOn(g.store, g.published, func() time.Time { return g.Now().Add(-3 * time.Second) }), ofARun)
 	g.at(5)
-	if r := g.tick(); r.Outdated || r.State != "alarm" {
-		t.Errorf("the next tick: %+v", r)
-	}
+	r := g.tick()
+	check.That(t, !r.Outdated && r.State == "alarm", "the next tick: %+v", r)
 }
 
 // slow is a ledger whose sums take so long that something happens meanwhile.
@@ -97,18 +91,15 @@ func TestClockThatWasFarAhead(t *testing.T) {
 	g.at(60)
 	g.tick()
 	s, err := g.handler.readState(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	s.claimed = g.Now().Add(claimFor) // and then its run died
 	if ok, err := g.handler.writeState(t.Context(), &s); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	g.at(0)
 	g.spend(call{cents: 900})
-	if r := g.tick(); r.Outdated || r.State != "alarm" {
-		t.Errorf("%+v", r)
-	}
+	r := g.tick()
+	check.That(t, !r.Outdated && r.State == "alarm", "%+v", r)
 	g.wantPages("opened")
 }
 
@@ -118,13 +109,9 @@ func TestOverlapOfRuns(t *testing.T) {
 		-time.Hour: false, -time.Microsecond: false, 0: false, 300 * time.Nanosecond: false, time.Microsecond: true, 20 * time.Second: true,
 		overlap: true, overlap + time.Microsecond: false,
 	} {
-		if got := (state{seen: noon.Add(seen).Truncate(seenUnit)}).sawMoreThan(noon); got != want {
-			t.Errorf("%s ahead: %t", seen, got)
-		}
+		check.Equal(t, (state{seen: noon.Add(seen).Truncate(seenUnit)}).sawMoreThan(noon), want, "%s ahead", seen)
 	}
-	if (state{}).sawMoreThan(noon) {
-		t.Error("an item of before has seen more")
-	}
+	check.That(t, !(state{}).sawMoreThan(noon), "an item of before has seen more")
 }
 
 // saw is a ledger of an hour that cost so much.
@@ -157,9 +144,7 @@ func TestOverlappingRuns(t *testing.T) {
 						for overlapAt(t, began, older, newer, stands, step) {
 							step++
 						}
-						if step < 3 {
-							t.Errorf("only %d steps", step)
-						}
+						check.That(t, step >= 3, "only %d steps", step)
 					})
 				}
 			}
@@ -199,9 +184,7 @@ func overlapAt(t *testing.T, began, older, newer saw, stands string, step int) (
 		if requests == step {
 			reached = true
 			s, err := g.handler.readState(context.Background())
-			if err != nil {
-				t.Error(err)
-			}
+			check.That(t, err == nil, "%v", err)
 			paging = s.othersPage(g.Now())
 			g.Advance(time.Second)
 			if _, err := guest.Run(context.Background()); err != nil {
@@ -222,12 +205,10 @@ func overlapAt(t *testing.T, began, older, newer saw, stands string, step int) (
 		return false
 	}
 
-	check := func(when string, want saw) {
+	shows := func(when string, want saw) {
 		t.Helper()
 		s, err := g.handler.readState(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if incident := !s.since.IsZero(); incident != (want == attack) {
 			t.Errorf("step %d, %s: an incident is %t; %v", step, when, incident, g.pages())
 		}
@@ -242,12 +223,12 @@ func overlapAt(t *testing.T, began, older, newer saw, stands string, step int) (
 	// What the newer run saw holds; but a page of the older one that was under way goes
 	// out first, and the next tick does the rest.
 	if !paging || stands == "newer" {
-		check("afterwards", newer)
+		shows("afterwards", newer)
 	}
 	g.at(10)
 	g.handler.Ledger = newer
 	g.tick()
-	check("at the next tick", newer)
+	shows("at the next tick", newer)
 
 	open := false
 	for _, event := range g.pages() {

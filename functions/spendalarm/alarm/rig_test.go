@@ -22,6 +22,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/local/inbox"
 	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 	"github.com/tokenfuse/tokenfuse/testkit/stagetest"
@@ -77,9 +78,7 @@ func newRig(t *testing.T, alarm policy.Alarm) *rig {
 	}
 	var err error
 	g.ledger, err = ledger.New(g.stage.DynamoDB(), ledger.Options{Table: g.stage.Spend, Now: g.Now, Shards: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	g.fuse = fuse.NewWriter(g.db(nil), g.table, g.Now)
 	g.handler = g.process()
 	return g
@@ -111,9 +110,7 @@ func (g *rig) processOn(store, published http.RoundTripper, now func() time.Time
 		CloudWatch: cloudwatch.NewFromConfig(aws),
 		Endpoint:   testEndpoint, Now: now, Log: slog.New(slog.NewJSONHandler(g.log, nil)),
 	})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return h
 }
 
@@ -141,9 +138,7 @@ func (g *rig) spend(c call) {
 	err := g.ledger.Record(context.Background(), ledger.Event{
 		Reservation: fmt.Sprint("r", g.events), Time: g.Now().Add(-max(c.ago, time.Second)), Identity: c.identity, Tier: c.tier,
 		Feature: "docqa", Model: "small", Cost: price.Pico(c.cents) * price.Dollar / 100, Outcome: ledger.Completed})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 }
 
 // tick runs the handler, which must not fail.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/dynamo"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestStateRoundTrip(t *testing.T) {
@@ -22,9 +23,7 @@ func TestStateRoundTrip(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 		got, err := g.handler.readState(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if diff := cmp.Diff(s, got, cmp.AllowUnexported(state{})); diff != "" {
 			t.Error(diff)
 		}
@@ -72,9 +71,8 @@ func TestStateOfTheVersionBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.spend(call{cents: 900})
-	if r := g.tick(); r.Outdated || r.State != "alarm" || r.Paged != "" || r.Fuse != "challenge" {
-		t.Errorf("%+v", r)
-	}
+	r := g.tick()
+	check.That(t, !r.Outdated && r.State == "alarm" && r.Paged == "" && r.Fuse == "challenge", "%+v", r)
 	g.at(65)
 	g.tick()
 	g.wantPages("cleared")

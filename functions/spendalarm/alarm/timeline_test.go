@@ -6,6 +6,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // step is a tick, and what was spent just before it.
@@ -70,9 +71,8 @@ func TestTimelines(t *testing.T) {
 					g.spend(call{cents: s.cents})
 				}
 				r := g.tick()
-				if r.Paged != s.paged || r.Level != s.level {
-					t.Fatalf("step %d, minute %d: spent %s, paged %q at level %d, want %q at level %d", i, s.minute, r.SpendUSD, r.Paged, r.Level, s.paged, s.level)
-				}
+				check.Must(t, r.Paged == s.paged && r.Level == s.level,
+					"step %d, minute %d: spent %s, paged %q at level %d, want %q at level %d", i, s.minute, r.SpendUSD, r.Paged, r.Level, s.paged, s.level)
 				if s.paged != "" {
 					pages = append(pages, s.paged)
 				}
@@ -88,9 +88,8 @@ func TestSinceIsWhenItWasFirstSeen(t *testing.T) {
 	g.spend(call{cents: 900})
 	for _, minute := range []int{0, 5, 30} {
 		g.at(minute)
-		if r := g.tick(); r.State != "alarm" || r.Since == nil || !r.Since.Equal(noon) {
-			t.Errorf("minute %d: %s since %v", minute, r.State, r.Since)
-		}
+		r := g.tick()
+		check.That(t, r.State == "alarm" && r.Since != nil && r.Since.Equal(noon), "minute %d: %s since %v", minute, r.State, r.Since)
 	}
 	g.at(61)
 	if r := g.tick(); r.State != "normal" || r.Since != nil || r.Paged != "cleared" {
@@ -103,13 +102,10 @@ func TestWithoutAnAlarmItOnlyMeasures(t *testing.T) {
 	g := newRig(t, dollars8)
 	g.policy.Alarm = nil
 	g.spend(call{cents: 100000})
-	if r := g.tick(); r.State != "off" || r.SpendUSD != "1000" {
-		t.Errorf("%+v", r)
-	}
+	r := g.tick()
+	check.That(t, r.State == "off" && r.SpendUSD == "1000", "%+v", r)
 	g.wantPages()
-	if len(g.inbox.Metrics()) == 0 {
-		t.Error("no metrics")
-	}
+	check.That(t, len(g.inbox.Metrics()) != 0, "no metrics")
 }
 
 func TestRepeatEveryIsTheOwners(t *testing.T) {
