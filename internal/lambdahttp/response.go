@@ -12,7 +12,7 @@ import (
 
 // responseWriter behaves as net/http's: headers are fixed by WriteHeader and
 // sent by the first Write or Flush. Each Write waits for the reader. All but
-// SetWriteDeadline is for the handler's goroutine.
+// SetWriteDeadline is for one goroutine at a time.
 type responseWriter struct {
 	isHead    bool
 	header    http.Header

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/admission"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
@@ -29,6 +28,12 @@ func (x *exchange) completion(object string) openai.Completion {
 		Model:   x.entry.feature,
 		Choices: []openai.Choice{},
 	}
+}
+
+// begin sets the headers of a stream. From then on a failure is an event.
+func (x *exchange) begin() {
+	x.success("text/event-stream; charset=utf-8")
+	x.entry.streaming = true
 }
 
 // success sets the headers of an admitted call.
@@ -68,9 +73,9 @@ func (x *exchange) buffer(answer provider.Answer) *openai.Error {
 	return nil
 }
 
-// stream answers as server-sent events, part by part. Nothing is sent before the
-// first text or the finish_reason has come, so that a call that fails without either
-// is a plain error, be it with a report of usage.
+// stream answers as server-sent events, part by part. Unless that takes long, nothing
+// is sent before the first text or the finish_reason has come, so that a call that fails
+// without either is a plain error, be it with a report of usage.
 func (x *exchange) stream(answer provider.Answer) *openai.Error {
 	p, err := x.next(answer)
 	for err == nil && p.Content == "" && p.Refusal == "" && p.FinishReason == "" {
@@ -79,8 +84,6 @@ func (x *exchange) stream(answer provider.Answer) *openai.Error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return x.failed(err)
 	}
-	x.success("text/event-stream; charset=utf-8")
-	x.entry.streaming = true
 	ok := x.chunk(&openai.Delta{Role: "assistant", Content: new("")})
 	for ok && err == nil {
 		if p.Content != "" || p.Refusal != "" {
@@ -106,13 +109,13 @@ func (x *exchange) stream(answer provider.Answer) *openai.Error {
 	x.settle()
 	last := x.completion(openai.ChunkObject)
 	last.Choices, last.Notice = []openai.Choice{{Delta: &openai.Delta{}, FinishReason: &x.meter.FinishReason}}, x.empty()
-	x.event(openai.Encode(last))
+	x.out.event(openai.Encode(last))
 	if x.req.StreamOptions.IncludeUsage {
 		c := x.completion(openai.ChunkObject)
 		c.Usage = x.usage()
-		x.event(openai.Encode(c))
+		x.out.event(openai.Encode(c))
 	}
-	x.event([]byte(openai.Done))
+	x.out.event([]byte(openai.Done))
 	return nil
 }
 
@@ -131,15 +134,5 @@ func deltaOf(p provider.Part) *openai.Delta {
 func (x *exchange) chunk(d *openai.Delta) bool {
 	c := x.completion(openai.ChunkObject)
 	c.Choices = append(c.Choices, openai.Choice{Delta: d})
-	return x.event(openai.Encode(c))
-}
-
-// event sends one server-sent event; false means that the caller has left or
-// does not read.
-func (x *exchange) event(data []byte) bool {
-	start := time.Now()
-	_, err := x.w.Write(openai.Event(data))
-	ok := err == nil && x.rc.Flush() == nil
-	x.held += time.Since(start)
-	return ok
+	return x.out.event(openai.Encode(c))
 }

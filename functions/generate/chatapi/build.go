@@ -1,6 +1,7 @@
 package chatapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -37,6 +38,7 @@ type Parts struct {
 	Log      *slog.Logger
 	Metrics  *emf.Writer      // nil: none
 	Now      func() time.Time // nil: time.Now
+	Silence  time.Duration    // of a stream, after which a comment is sent; 0: 10 s
 	// Providers are called in place of the policy's, by name; nil: those are.
 	Providers map[string]provider.Provider
 	// Keys fetches the keys of the issuer of tokens; nil: auth's own client.
@@ -57,7 +59,8 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 	if p.Now == nil {
 		p.Now = time.Now
 	}
-	h := &Handler{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Now: p.Now, providers: p.Providers, wrong: newWrongs(), started: p.Now()}
+	h := &Handler{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Now: p.Now, providers: p.Providers, wrong: newWrongs(),
+		silence: cmp.Or(p.Silence, defaultSilence), started: p.Now()}
 	for _, part := range []func(context.Context, *Handler) error{p.callProviders, p.source, p.anonymous, p.challenge, p.verifier, p.admission} {
 		if err := part(ctx, h); err != nil {
 			return nil, err

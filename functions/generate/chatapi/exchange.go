@@ -21,13 +21,13 @@ type exchange struct {
 	h         *Handler
 	w         http.ResponseWriter
 	rc        *http.ResponseController
+	out       outlet          // of a stream
 	ctx       context.Context // the request's
 	entry     *entry
 	identity  identity
 	req       *openai.ChatRequest
 	admission *admission.Admission
 	meter     admission.Meter // of whoever was asked last
-	held      time.Duration   // how long the caller has kept us from writing
 	called    time.Time       // when the provider was
 	settled   bool
 }
@@ -40,6 +40,10 @@ func (h *Handler) exchange(w http.ResponseWriter, r *http.Request, e *entry, id 
 	defer x.settle() // on every way out, a panic included
 	callCtx, cancel := context.WithDeadline(ctx, a.Call.End)
 	defer cancel()
+	x.out.w, x.out.rc, x.out.begin, x.out.leave = w, rc, x.begin, cancel
+	if req.Stream {
+		x.out.keepAlive(h.silence, e.asking)
+	}
 	answer, err := x.ask(callCtx)
 	if err != nil {
 		return x.failed(err)
@@ -89,6 +93,7 @@ func (x *exchange) settle() {
 	x.settled = true
 	m := &x.meter
 	x.entry.calling = time.Since(x.called)
+	x.out.quiet()
 	if (m.Usage == nil || !m.Finished) && m.Ending != admission.Unbilled && x.gone() {
 		m.Ending = admission.Left
 	}
@@ -106,10 +111,9 @@ func (x *exchange) settle() {
 	}
 }
 
-// gone reports whether the caller has left, or has stalled for so long that the
-// answer may have failed for that. Only the caller cancels a request.
+// gone reports whether the caller is lost. Only the caller cancels a request.
 func (x *exchange) gone() bool {
-	return errors.Is(x.ctx.Err(), context.Canceled) || x.held > stallMargin
+	return errors.Is(x.ctx.Err(), context.Canceled) || x.out.lost()
 }
 
 // failed settles a call whose answer failed, and says how.

@@ -62,6 +62,7 @@ type Handler struct {
 	providers map[string]provider.Provider // by name in the policy
 	policies  map[*admission.Offer]string  // the RateLimit-Policy header
 	wrong     *wrongs
+	silence   time.Duration // of a stream, after which a comment is sent
 	// started stands for the age of all models, which nobody asks for.
 	started time.Time
 }
@@ -102,8 +103,7 @@ func answerFailure(w http.ResponseWriter, e *entry, err *openai.Error) {
 		e.limit = err.Denied.Limit
 	}
 	if e.streaming {
-		x := exchange{w: w, rc: http.NewResponseController(w)}
-		x.event(err.Envelope())
+		_, _ = w.Write(openai.Event(err.Envelope())) // a client that has gone needs no answer
 		return
 	}
 	err.Write(w)

@@ -70,6 +70,7 @@ type rig struct {
 	log       *buffer.Synced
 	policy    *policy.Policy
 	bucket    bucket.Options
+	silence   time.Duration
 	sent      *buffer.Synced // bodies of the requests to the provider, one a line
 	frozen    atomic.Int64   // where the handler's clock stands still, in µs; 0: it runs
 }
@@ -92,6 +93,7 @@ const testSecret = "a-secret-of-some-length"
 type setup struct {
 	upstream upstream.Options
 	bucket   bucket.Options
+	silence  time.Duration
 	model    func(upstream http.Handler) http.Handler // what the provider is; nil: the upstream
 }
 
@@ -107,7 +109,7 @@ func (s setup) newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 		// Patience with a busy machine: only some tests are about slow stores.
 		s.bucket = bucket.Options{AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute}
 	}
-	g := &rig{t: t, log: &buffer.Synced{}, sent: &buffer.Synced{}, bucket: s.bucket}
+	g := &rig{t: t, log: &buffer.Synced{}, sent: &buffer.Synced{}, bucket: s.bucket, silence: s.silence}
 	on := stagetest.New(t, stage.Options{Upstream: s.upstream, Model: func(model http.Handler) http.Handler {
 		if s.model != nil {
 			model = s.model(model)
@@ -158,9 +160,10 @@ func (g *rig) process(db *dynamodb.Client) *Handler {
 	g.t.Helper()
 	h, err := Build(context.Background(), Parts{
 		Policy: g.policy, DynamoDB: db, Bucket: g.bucket,
-		Secret: func(context.Context, policy.Secret) (string, error) { return testSecret, nil },
-		Log:    environ.NewLog(g.log),
-		Now:    g.now,
+		Secret:  func(context.Context, policy.Secret) (string, error) { return testSecret, nil },
+		Log:     environ.NewLog(g.log),
+		Now:     g.now,
+		Silence: g.silence,
 	})
 	if err != nil {
 		g.t.Fatal(err)
