@@ -33,7 +33,8 @@ type Call struct {
 // anybody else's is refused if it does not.
 func (o *Offer) Cap(p Prompt) (*Call, *Refusal) {
 	tier, feature := o.tier, o.Feature
-	if n := int64(len(p.Messages)); n > tier.MaxMessages {
+	anonymous := tier.Name == policy.Anonymous
+	if n := int64(len(p.Messages)); n > tier.MaxMessages && !anonymous {
 		return nil, &Refusal{Kind: TooManyMessages, Requested: n, Most: tier.MaxMessages}
 	}
 	if i := slices.IndexFunc(p.Messages, openai.Message.IsInstruction); i >= 0 && !feature.AllowSystem {
@@ -54,7 +55,7 @@ func (o *Offer) Cap(p Prompt) (*Call, *Refusal) {
 	if p.Format > 0 {
 		base += int64(p.Format) + formatFraming
 	}
-	if tier.Name == policy.Anonymous {
+	if anonymous {
 		c.cut(base)
 	}
 	c.Input = base
@@ -81,9 +82,8 @@ func (o *Offer) Cap(p Prompt) (*Call, *Refusal) {
 // formatFraming is for what introduces a response format, in tokens.
 const formatFraming = 64
 
-// cut keeps the newest messages, whole while they fit both the characters and
-// the tokens of the tier; the first that does not loses its end, and older ones
-// go.
+// cut keeps the newest messages, as many as the tier allows and whole while they fit both
+// its characters and its tokens; the first that does not loses its end, and older ones go.
 func (c *Call) cut(base int64) {
 	o := c.Offer
 	chars := o.tier.MaxInputChars
@@ -92,7 +92,8 @@ func (c *Call) cut(base int64) {
 	}
 	budget := o.tier.MaxInputTokens - base
 	kept := len(c.Messages)
-	for kept > 0 {
+	oldest := max(0, kept-int(o.tier.MaxMessages))
+	for kept > oldest {
 		m := &c.Messages[kept-1]
 		n := int64(utf8.RuneCountInString(m.Content))
 		tokens := int64(0)

@@ -49,6 +49,7 @@ func TestCutProperties(t *testing.T) {
 					tier := *o.tier
 					tier.MaxInputTokens = rapid.Int64Range(base+int64(tk.PerMessage())+40, 2_000).Draw(t, "tokens")
 					tier.MaxInputChars = rapid.SampledFrom([]int64{0, 10, 500, 2_000}).Draw(t, "characters")
+					tier.MaxMessages = rapid.Int64Range(1, 8).Draw(t, "messages")
 					o := o
 					o.tier = &tier
 					var before []openai.Message
@@ -93,6 +94,11 @@ func checkCut(t *rapid.T, o *Offer, before []openai.Message) {
 	}
 	if int64(c.Dropped) != all-chars {
 		t.Fatalf("dropped %d, says %d", all-chars, c.Dropped)
+	}
+	if most := o.tier.MaxMessages; int64(len(kept)) > most {
+		t.Fatalf("kept %d messages of at most %d", len(kept), most)
+	} else if oldest := before[len(before)-len(kept)]; int64(len(kept)) == most && kept[0] == oldest {
+		slack = o.tier.MaxInputTokens // no more could be kept, whatever is in it
 	}
 	// The newest are whole; the oldest that is kept is a beginning.
 	from := before[len(before)-len(kept):]

@@ -65,9 +65,6 @@ func ParseChat(body []byte) (*ChatRequest, *Error) {
 		if !known {
 			return nil, unknownField(m.Name, m.Name, chatNames)
 		}
-		if isNull(m.Value) {
-			continue
-		}
 		if err := read(req, field{m.Name, m.Value}); err != nil {
 			return nil, err
 		}
@@ -115,11 +112,11 @@ var chatFields = map[string]func(*ChatRequest, field) *Error{
 
 	// Accepted in the value that clients send by themselves, which asks for nothing.
 	"n":                   neutral(`1`),
-	"tools":               neutral(`[]`),
-	"functions":           neutral(`[]`),
-	"tool_choice":         neutral(`"none"`, `"auto"`),
-	"function_call":       neutral(`"none"`, `"auto"`),
-	"parallel_tool_calls": neutral(`true`, `false`),
+	"tools":               toolless(`[]`),
+	"functions":           toolless(`[]`),
+	"tool_choice":         toolless(`"none"`, `"auto"`),
+	"function_call":       toolless(`"none"`, `"auto"`),
+	"parallel_tool_calls": toolless(`true`, `false`),
 	"logprobs":            neutral(`false`),
 	"top_logprobs":        neutral(`0`),
 	"logit_bias":          neutral(`{}`),
@@ -137,6 +134,16 @@ func neutral(values ...string) func(*ChatRequest, field) *Error {
 			return nil
 		}
 		return f.unsupported("is supported only as %s", strings.Join(values, " or "))
+	}
+}
+
+// toolless is neutral for what belongs to tools.
+func toolless(values ...string) func(*ChatRequest, field) *Error {
+	return func(_ *ChatRequest, f field) *Error {
+		if f.isOneOf(values...) {
+			return nil
+		}
+		return f.noTools()
 	}
 }
 
@@ -185,16 +192,12 @@ func readStreamOptions(r *ChatRequest, f field) *Error {
 		option := field{join(f.path, m.Name), m.Value}
 		switch m.Name {
 		case "include_usage":
-			if !isNull(m.Value) {
-				if r.StreamOptions.IncludeUsage, err = option.boolean(); err != nil {
-					return err
-				}
+			if r.StreamOptions.IncludeUsage, err = option.boolean(); err != nil {
+				return err
 			}
 		case "include_obfuscation":
-			if !isNull(m.Value) {
-				if _, err := option.boolean(); err != nil {
-					return err
-				}
+			if _, err := option.boolean(); err != nil {
+				return err
 			}
 		default:
 			return unknownField(option.path, m.Name, []string{"include_usage", "include_obfuscation"})

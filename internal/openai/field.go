@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -23,6 +24,12 @@ func (f field) invalid(format string, args ...any) *Error {
 
 func (f field) unsupported(format string, args ...any) *Error {
 	return Errorf(UnsupportedParameter, f.path, f.path+" "+format+".", args...)
+}
+
+// noTools refuses what belongs to tools, wherever it stands, in the same words: who asks
+// for them must know that there are none, and not which part of them is at fault.
+func (f field) noTools() *Error {
+	return Errorf(UnsupportedParameter, f.path, "This endpoint has no tools: %s is not supported.", f.path)
 }
 
 func unknownField(path, name string, known []string) *Error {
@@ -49,11 +56,12 @@ func whole(body []byte) ([]strictjson.Member, *Error) {
 	return object(body, "")
 }
 
-// object splits the object at path; "" is the whole body.
+// object splits the object at path; "" is the whole body. A member whose value is null is
+// absent, known or not: clients send what is not set so.
 func object(raw json.RawMessage, path string) ([]strictjson.Member, *Error) {
 	members, err := strictjson.Object(raw)
 	if err == nil {
-		return members, nil
+		return slices.DeleteFunc(members, func(m strictjson.Member) bool { return isNull(m.Value) }), nil
 	}
 	if twice, ok := errors.AsType[*strictjson.DuplicateError](err); ok {
 		name := Clip(join(path, twice.Name))
@@ -94,6 +102,17 @@ func (f field) isOneOf(values ...string) bool {
 		}
 	}
 	return false
+}
+
+// isNothing reports an empty value, of whatever type.
+func (f field) isNothing() bool { return f.isOneOf(`""`, `[]`, `{}`) }
+
+// string takes a string of any length.
+func (f field) string(into *string) *Error {
+	if json.Unmarshal(f.raw, into) != nil {
+		return f.invalid("must be a string")
+	}
+	return nil
 }
 
 func (f field) text(maxBytes int) (string, *Error) {
@@ -137,6 +156,7 @@ func (f field) unique() *Error {
 }
 
 // Members are those of a body with a form of our own, in the order in which they stand.
+// None is null.
 type Members []strictjson.Member
 
 // ParseObject reads a body that is an object: each name at most once.
@@ -145,7 +165,7 @@ func ParseObject(body []byte) (Members, *Error) { return whole(body) }
 // Get is the value of a member, not decoded yet; nil if it is absent or null.
 func (list Members) Get(name string) json.RawMessage {
 	for _, m := range list {
-		if m.Name == name && !isNull(m.Value) {
+		if m.Name == name {
 			return m.Value
 		}
 	}

@@ -30,13 +30,9 @@ func readResponseFormat(r *ChatRequest, f field) *Error {
 				return err
 			}
 		case "json_schema":
-			if isNull(m.Value) {
-				continue
-			}
-			if err := checkNames(option, schemaNames); err != nil {
+			if format.Schema, err = readSchema(option); err != nil {
 				return err
 			}
-			format.Schema = m.Value
 		default:
 			return unknownField(option.path, m.Name, []string{"type", "json_schema"})
 		}
@@ -55,16 +51,21 @@ func readResponseFormat(r *ChatRequest, f field) *Error {
 
 var schemaNames = []string{"name", "description", "schema", "strict"}
 
-// checkNames refuses an object with a name that is not known.
-func checkNames(f field, known []string) *Error {
+// readSchema takes a json_schema with known names, without those that are null.
+func readSchema(f field) (json.RawMessage, *Error) {
 	members, err := object(f.raw, f.path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, m := range members {
-		if !slices.Contains(known, m.Name) {
-			return unknownField(join(f.path, m.Name), m.Name, known)
+	schema := []byte{'{'}
+	for i, m := range members {
+		if !slices.Contains(schemaNames, m.Name) {
+			return nil, unknownField(join(f.path, m.Name), m.Name, schemaNames)
 		}
+		if i > 0 {
+			schema = append(schema, ',')
+		}
+		schema = append(append(schema, `"`+m.Name+`":`...), m.Value...)
 	}
-	return nil
+	return append(schema, '}'), nil
 }

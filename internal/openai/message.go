@@ -1,7 +1,9 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -34,56 +36,79 @@ func readMessages(r *ChatRequest, f field) *Error {
 	return nil
 }
 
-// echoed are fields of messages that clients send back as they got them; they are
-// accepted while they say nothing.
-var echoed = []string{"refusal", "annotations", "audio", "tool_calls", "function_call"}
+// dropped are members of messages that clients send back as they got them, or add for
+// themselves, and that say nothing to a model of text.
+var dropped = []string{"annotations", "cache_control", "name", "parsed", "reasoning_content"}
 
-var messageNames = append([]string{"role", "content"}, echoed...)
+var messageNames = append([]string{"role", "content", "refusal", "audio", "tool_calls", "function_call", "tool_call_id"}, dropped...)
 
+// readMessage takes a message as we or others have answered it, too. The text of a refusal
+// is what the assistant said, so it becomes the content, and counts.
 func readMessage(f field) (m Message, err *Error) {
 	members, err := object(f.raw, f.path)
 	if err != nil {
 		return m, err
 	}
-	hasContent := false
+	var content *field
+	var refusal string
 	for _, member := range members {
 		part := field{join(f.path, member.Name), member.Value}
 		switch member.Name {
 		case "role":
-			if m.Role, err = part.text(32); err != nil {
-				return m, err
-			}
-			switch m.Role {
-			case "system", "developer", "user", "assistant":
-			default:
-				return m, part.invalid("must be system, developer, user or assistant")
-			}
+			m.Role, err = readRole(part)
 		case "content":
-			hasContent = !isNull(member.Value)
-			if hasContent {
-				if m.Content, err = readContent(part); err != nil {
-					return m, err
-				}
+			content = &part
+		case "refusal":
+			if !part.isNothing() {
+				err = part.string(&refusal)
 			}
-		case "refusal", "annotations", "audio", "tool_calls", "function_call":
-			if !part.isOneOf(`null`, `""`, `[]`, `{}`) {
-				return m, part.unsupported("is not supported here")
+		case "tool_calls", "function_call", "tool_call_id":
+			if !part.isNothing() {
+				err = part.noTools()
+			}
+		case "audio":
+			if !part.isNothing() {
+				err = part.unsupported("is not supported here")
 			}
 		default:
-			return m, unknownField(part.path, member.Name, messageNames)
+			if !slices.Contains(dropped, member.Name) {
+				err = unknownField(part.path, member.Name, messageNames)
+			}
+		}
+		if err != nil {
+			return m, err
 		}
 	}
-	if m.Role == "" {
+	said := refusal != "" || m.Role == "assistant" // may have said nothing, and did so in many ways
+	switch {
+	case m.Role == "":
 		return m, Errorf(InvalidValue, join(f.path, "role"), "%s is missing.", join(f.path, "role"))
+	case content != nil:
+		m.Content, err = readContent(*content, said)
+	case !said:
+		err = Errorf(InvalidValue, join(f.path, "content"), "%s is missing.", join(f.path, "content"))
 	}
-	if !hasContent {
-		return m, Errorf(InvalidValue, join(f.path, "content"), "%s is missing.", join(f.path, "content"))
-	}
-	return m, nil
+	m.Content += refusal
+	return m, err
 }
 
-// readContent takes a string, or an array of text parts, which are joined.
-func readContent(f field) (string, *Error) {
+func readRole(f field) (string, *Error) {
+	role, err := f.text(32)
+	switch role {
+	case "system", "developer", "user", "assistant":
+	case "tool", "function":
+		return "", f.noTools()
+	default:
+		if err == nil {
+			err = f.invalid("must be system, developer, user or assistant")
+		}
+	}
+	return role, err
+}
+
+// readContent takes a string, or an array of text parts, which are joined. There may be no
+// part if empty is true.
+func readContent(f field, empty bool) (string, *Error) {
 	var s string
 	if json.Unmarshal(f.raw, &s) == nil {
 		return s, nil
@@ -92,7 +117,7 @@ func readContent(f field) (string, *Error) {
 	if json.Unmarshal(f.raw, &parts) != nil {
 		return "", f.invalid("must be a string or a list of text parts")
 	}
-	if len(parts) == 0 {
+	if len(parts) == 0 && !empty {
 		return "", f.invalid("is empty")
 	}
 	var text strings.Builder
@@ -106,37 +131,42 @@ func readContent(f field) (string, *Error) {
 	return text.String(), nil
 }
 
+// readPart takes a part of text or of a refusal, whose text stands under the name of its
+// type.
 func readPart(f field) (string, *Error) {
 	members, err := object(f.raw, f.path)
 	if err != nil {
 		return "", err
 	}
-	var kind, text string
-	hasText := false
+	var kind string
+	var text, refusal *string
 	for _, m := range members {
 		member := field{join(f.path, m.Name), m.Value}
 		switch m.Name {
 		case "type":
-			if kind, err = member.text(64); err != nil {
-				return "", err
-			}
-			if kind != "text" {
-				return "", member.unsupported("%q is not supported: only text is", Clip(kind))
+			if kind, err = member.text(64); err == nil && kind != "text" && kind != "refusal" {
+				err = member.unsupported("%q is not supported: only text is", Clip(kind))
 			}
 		case "text":
-			if json.Unmarshal(m.Value, &text) != nil || isNull(m.Value) {
-				return "", member.invalid("must be a string")
-			}
-			hasText = true
+			text = new(string)
+			err = member.string(text)
+		case "refusal":
+			refusal = new(string)
+			err = member.string(refusal)
+		case "cache_control", "annotations":
 		default:
-			return "", unknownField(member.path, m.Name, []string{"type", "text"})
+			err = unknownField(member.path, m.Name, []string{"type", "text", "refusal", "cache_control", "annotations"})
+		}
+		if err != nil {
+			return "", err
 		}
 	}
-	if kind == "" {
-		return "", Errorf(InvalidValue, join(f.path, "type"), "%s is missing.", join(f.path, "type"))
+	if kind == "refusal" {
+		text = refusal
 	}
-	if !hasText {
-		return "", Errorf(InvalidValue, join(f.path, "text"), "%s is missing.", join(f.path, "text"))
+	missing := cmp.Or(kind, "type")
+	if kind == "" || text == nil {
+		return "", Errorf(InvalidValue, join(f.path, missing), "%s is missing.", join(f.path, missing))
 	}
-	return text, nil
+	return *text, nil
 }

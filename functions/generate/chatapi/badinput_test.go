@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -108,7 +109,6 @@ func TestBadBodies(t *testing.T) {
 		// Names that differ by case alone.
 		{"case", with(`"MAX_TOKENS":10`), openai.UnsupportedParameter, "MAX_TOKENS"},
 		{"case beside the right one", with(`"max_tokens":999999,"Max_Tokens":10`), openai.UnsupportedParameter, "Max_Tokens"},
-		{"case of null", with(`"Stream":null`), openai.UnsupportedParameter, "Stream"},
 		{"case, by folding beyond ASCII", with(`"\u017ftop":"a"`), openai.UnsupportedParameter, "\u017ftop"},
 		{"case in a message", said(`{"Role":"user","content":"a"}`), openai.UnsupportedParameter, "messages[0].Role"},
 		{"case in a message beside the right one", said(`{"role":"user","content":"a","CONTENT":"b"}`), openai.UnsupportedParameter, "messages[0].CONTENT"},
@@ -119,11 +119,11 @@ func TestBadBodies(t *testing.T) {
 
 		// What is not known.
 		{"unknown", with(`"top_k":5`), openai.UnsupportedParameter, "top_k"},
-		{"unknown null", with(`"frobnicate":null`), openai.UnsupportedParameter, "frobnicate"},
 		{"unknown, empty name", with(`"":1`), openai.UnsupportedParameter, ""},
 		{"unknown in a message", said(`{"role":"user","content":"a","weight":1}`), openai.UnsupportedParameter, "messages[0].weight"},
-		{"name in a message", said(`{"role":"user","content":"a","name":"bob"}`), openai.UnsupportedParameter, "messages[0].name"},
-		{"unknown in a part", parts(`{"type":"text","text":"a","cache_control":{}}`), openai.UnsupportedParameter, "messages[0].content[0].cache_control"},
+		{"case of what is dropped", said(`{"role":"user","content":"a","Name":"bob"}`), openai.UnsupportedParameter, "messages[0].Name"},
+		{"unknown in a part", parts(`{"type":"text","text":"a","weight":1}`), openai.UnsupportedParameter, "messages[0].content[0].weight"},
+		{"dropped in a message alone", with(`"name":"bob"`), openai.UnsupportedParameter, "name"},
 		{"unknown in stream_options", with(`"stream":true,"stream_options":{"every":1}`), openai.UnsupportedParameter, "stream_options.every"},
 		{"unknown in response_format", format(`{"type":"json_object","strict":true}`), openai.UnsupportedParameter, "response_format.strict"},
 		{"unknown in a format's json_schema", format(`{"type":"json_schema","json_schema":{"name":"a","url":"b"}}`), openai.UnsupportedParameter, "response_format.json_schema.url"},
@@ -135,12 +135,6 @@ func TestBadBodies(t *testing.T) {
 		{"n as a string", with(`"n":"1"`), openai.UnsupportedParameter, "n"},
 		{"n of 1e0", with(`"n":1e0`), openai.UnsupportedParameter, "n"},
 		{"best_of", with(`"best_of":3`), openai.UnsupportedParameter, "best_of"},
-		{"tools", with(`"tools":[{"type":"function","function":{"name":"f"}}]`), openai.UnsupportedParameter, "tools"},
-		{"functions", with(`"functions":[{"name":"f"}]`), openai.UnsupportedParameter, "functions"},
-		{"tool_choice", with(`"tool_choice":"required"`), openai.UnsupportedParameter, "tool_choice"},
-		{"tool_choice of a function", with(`"tool_choice":{"type":"function","function":{"name":"f"}}`), openai.UnsupportedParameter, "tool_choice"},
-		{"function_call", with(`"function_call":{"name":"f"}`), openai.UnsupportedParameter, "function_call"},
-		{"parallel_tool_calls", with(`"parallel_tool_calls":1`), openai.UnsupportedParameter, "parallel_tool_calls"},
 		{"logprobs", with(`"logprobs":true`), openai.UnsupportedParameter, "logprobs"},
 		{"top_logprobs", with(`"top_logprobs":5`), openai.UnsupportedParameter, "top_logprobs"},
 		{"logit_bias", with(`"logit_bias":{"50256":-100}`), openai.UnsupportedParameter, "logit_bias"},
@@ -156,10 +150,8 @@ func TestBadBodies(t *testing.T) {
 		{"image part after text", parts(`{"type":"text","text":"a"}`, `{"type":"image_url","image_url":{"url":"data:image/png;base64,"}}`), openai.UnsupportedParameter, "messages[0].content[1].type"},
 		{"audio part", parts(`{"type":"input_audio","input_audio":{"data":"","format":"wav"}}`), openai.UnsupportedParameter, "messages[0].content[0].type"},
 		{"file part", parts(`{"type":"file","file":{"file_id":"a"}}`), openai.UnsupportedParameter, "messages[0].content[0].type"},
-		{"refusal part", parts(`{"type":"refusal","refusal":"a"}`), openai.UnsupportedParameter, "messages[0].content[0].type"},
-		{"echoed tool calls", said(hello, `{"role":"assistant","content":"a","tool_calls":[{"id":"1"}]}`), openai.UnsupportedParameter, "messages[1].tool_calls"},
+		{"tool result part", parts(`{"type":"tool_result","text":"a"}`), openai.UnsupportedParameter, "messages[0].content[0].type"},
 		{"echoed audio", said(hello, `{"role":"assistant","content":"a","audio":{"id":"1"}}`), openai.UnsupportedParameter, "messages[1].audio"},
-		{"tool_call_id", said(`{"role":"user","tool_call_id":"1","content":"a"}`), openai.UnsupportedParameter, "messages[0].tool_call_id"},
 
 		// Numbers.
 		{"max_tokens 0", with(`"max_tokens":0`), openai.InvalidValue, "max_tokens"},
@@ -244,8 +236,9 @@ func TestBadBodies(t *testing.T) {
 		{"part without text", parts(`{"type":"text"}`), openai.InvalidValue, "messages[0].content[0].text"},
 		{"part with text null", parts(`{"type":"text","text":null}`), openai.InvalidValue, "messages[0].content[0].text"},
 		{"part with a number for text", parts(`{"type":"text","text":1}`), openai.InvalidValue, "messages[0].content[0].text"},
-		{"role tool", said(`{"role":"tool","content":"a"}`), openai.InvalidValue, "messages[0].role"},
-		{"role function", said(`{"role":"function","content":"a"}`), openai.InvalidValue, "messages[0].role"},
+		{"refusal as a number", said(hello, `{"role":"assistant","content":"a","refusal":1}`), openai.InvalidValue, "messages[1].refusal"},
+		{"refusal part without refusal", parts(`{"type":"refusal","text":"a"}`), openai.InvalidValue, "messages[0].content[0].refusal"},
+		{"text part with a refusal for text", parts(`{"type":"text","refusal":"a"}`), openai.InvalidValue, "messages[0].content[0].text"},
 		{"role USER", said(`{"role":"USER","content":"a"}`), openai.InvalidValue, "messages[0].role"},
 		{"role null", said(`{"role":null,"content":"a"}`), openai.InvalidValue, "messages[0].role"},
 		{"role as a number", said(`{"role":1,"content":"a"}`), openai.InvalidValue, "messages[0].role"},
@@ -432,6 +425,31 @@ func TestBadRequests(t *testing.T) {
 	g.untouched(t)
 }
 
+// Whatever belongs to tools is refused as tools, by one code and in the same words.
+func TestNoTools(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	for param, bodies := range map[string][]string{
+		"tools":                    {with(`"tools":[{"type":"function","function":{"name":"f"}}]`)},
+		"functions":                {with(`"functions":[{"name":"f"}]`)},
+		"tool_choice":              {with(`"tool_choice":"required"`), with(`"tool_choice":{"type":"function","function":{"name":"f"}}`), with(`"tool_choice":""`)},
+		"function_call":            {with(`"function_call":{"name":"f"}`)},
+		"parallel_tool_calls":      {with(`"parallel_tool_calls":1`)},
+		"messages[1].role":         {said(hello, `{"role":"tool","content":"a","tool_call_id":"1"}`), said(hello, `{"role":"function","content":"a"}`)},
+		"messages[1].tool_calls":   {said(hello, `{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]}`)},
+		"messages[1].tool_call_id": {said(hello, `{"tool_call_id":"1","content":"a"}`)},
+	} {
+		for _, body := range bodies {
+			a := g.chat("", body)
+			g.refused(t, a, openai.UnsupportedParameter, param)
+			if got := g.wireError(a).Message; got != "This endpoint has no tools: "+param+" is not supported." {
+				t.Errorf("%s", got)
+			}
+		}
+	}
+	g.untouched(t)
+}
+
 const chatPath = "/v1/chat/completions"
 
 // A request that is wrong in several ways is refused for the first in the order
@@ -532,7 +550,7 @@ func TestNeutralValues(t *testing.T) {
 		`"metadata":{}`, `"metadata":{"a":"1","b":"2"}`, `"metadata":` + object20(), `"stream":false`,
 		`"stream_options":{"include_obfuscation":false}`, `"stream_options":{"include_usage":null}`, `"stream_options":{}`,
 	}
-	for _, name := range []string{"max_tokens", "max_completion_tokens", "temperature", "top_p", "presence_penalty", "frequency_penalty",
+	for _, name := range []string{"reasoning_effort", "verbosity", "prediction", "audio", "frobnicate", "Stream", "max_tokens", "max_completion_tokens", "temperature", "top_p", "presence_penalty", "frequency_penalty",
 		"seed", "stop", "stream", "stream_options", "response_format", "user", "safety_identifier", "prompt_cache_key", "metadata", "n", "tools",
 		"functions", "tool_choice", "function_call", "parallel_tool_calls", "logprobs", "top_logprobs", "logit_bias", "store", "service_tier", "modalities"} {
 		neutral = append(neutral, `"`+name+`":null`)
@@ -573,12 +591,57 @@ func TestNeutralValues(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	plain = g.lastSent()
-	for _, name := range []string{"refusal", "annotations", "audio", "tool_calls", "function_call"} {
-		for _, v := range []string{`null`, `""`, `[]`, `{}`} {
-			extra := `,"` + name + `":` + v
-			if a := g.chat(user, echo(extra)); a.status != http.StatusOK || g.lastSent() != plain {
-				t.Errorf("%s: %d, sent %s, want %s", extra, a.status, g.lastSent(), plain)
+	for names, values := range map[string][]string{
+		"refusal annotations audio tool_calls function_call tool_call_id": {`null`, `""`, `[]`, `{}`},
+		"parsed name cache_control reasoning_content annotations":         {`null`, `"a"`, `{"a":{"b":[1]}}`, `[{"type":"url_citation"}]`},
+		"frobnicate Role image_url":                                       {`null`},
+	} {
+		for _, name := range strings.Fields(names) {
+			for _, v := range values {
+				extra := `,"` + name + `":` + v
+				if a := g.chat(user, echo(extra)); a.status != http.StatusOK || g.lastSent() != plain {
+					t.Errorf("%s: %d, sent %s, want %s", extra, a.status, g.lastSent(), plain)
+				}
 			}
+		}
+	}
+}
+
+// What the assistant said is taken back in all forms in which clients keep it: its text,
+// or that of its refusal, goes upstream, and counts.
+func TestAnswersComeBack(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.freeze(0)
+	for message, want := range map[string]string{
+		`{"role":"assistant","content":"","refusal":"No."}`:                                                      "No.",
+		`{"refusal":"No.","content":null,"role":"assistant","parsed":null}`:                                      "No.",
+		`{"role":"assistant","content":[],"refusal":"No."}`:                                                      "No.",
+		`{"role":"assistant","refusal":"No."}`:                                                                   "No.",
+		`{"role":"assistant","content":[{"type":"refusal","refusal":"No."}]}`:                                    "No.",
+		`{"role":"assistant","content":[{"refusal":"No.","text":null,"type":"refusal"}]}`:                        "No.",
+		`{"role":"assistant","content":"Well. ","refusal":"No."}`:                                                "Well. No.",
+		`{"role":"assistant","content":[{"type":"text","text":"Well. "}],"refusal":"No."}`:                       "Well. No.",
+		`{"role":"assistant","content":[{"type":"text","text":"No.","cache_control":{"x":1}}]}`:                  "No.",
+		`{"role":"assistant","content":[{"type":"text","text":"No.","image_url":null}]}`:                         "No.",
+		`{"role":"assistant","content":null}`:                                                                    "",
+		`{"role":"assistant","content":[]}`:                                                                      "",
+		`{"role":"assistant","content":null,"refusal":null,"audio":null,"function_call":null,"tool_calls":null}`: "",
+		`{"role":"assistant"}`: "",
+		`{"role":"assistant","content":"{}","parsed":{"a":[1,null]},"annotations":[],"tool_calls":[]}`: "{}",
+	} {
+		a := g.chat(g.token(strconv.Itoa(len(g.upstream.Calls())), ""), said(hello, message, hello)) // each a new user
+		if a.status != http.StatusOK {
+			t.Errorf("%s: %d %s", message, a.status, a.body)
+			continue
+		}
+		calls := g.upstream.Calls()
+		call := calls[len(calls)-1]
+		if m := call.Messages[1]; len(call.Messages) != 3 || m.Role != "assistant" || m.Content != want {
+			t.Errorf("%s: sent %+v", message, call.Messages)
+		}
+		if counted := 50_000 - intHeader(t, a, "X-Ratelimit-Remaining-Tokens") - 800; counted != int64(call.PromptTokens) {
+			t.Errorf("%s: counted %d tokens, the provider %d", message, counted, call.PromptTokens)
 		}
 	}
 }

@@ -46,6 +46,7 @@ func TestAnonymousInputIsCut(t *testing.T) {
 	// s is n characters that are told apart and are not many tokens.
 	s := func(c string, n int) string { return strings.Repeat(c+" ", (n+1)/2)[:n] }
 	accents := strings.Repeat("é ", 1_500) // 3,000 characters of 1 and 2 bytes
+	turns := strings.Split(strings.Repeat("Hi ", 17), " ")[:17]
 	for _, tc := range []struct {
 		name    string
 		texts   []string
@@ -65,6 +66,10 @@ func TestAnonymousInputIsCut(t *testing.T) {
 		{"one character is left for it", []string{"older", s("c", 1999)}, []string{"o", s("c", 1999)}, 4},
 		{"the newest alone is too long", []string{"older", s("c", 2500)}, []string{s("c", 2000)}, 505},
 		{"empty ones cost nothing", []string{s("a", 10), "", s("c", 2000)}, []string{"", s("c", 2000)}, 10},
+		{"a message too many", turns, turns[1:], 2},
+		{"messages and characters too many", append(slices.Clone(turns), s("a", 1998)), []string{"Hi", s("a", 1998)}, 32},
+		{"200 messages", slices.Repeat([]string{"Hi"}, 200), turns[1:], 368},
+		{"the last of 17 is too long", append(turns[:16:16], s("a", 2010)), []string{s("a", 2000)}, 42},
 		{"emoji of one character each", []string{strings.Repeat("x ", 999) + "😀😀😀"}, []string{strings.Repeat("x ", 999) + "😀😀"}, 1},
 		{"within a family", []string{strings.Repeat("x ", 999) + "👩‍👩‍👧"}, []string{strings.Repeat("x ", 999) + "👩‍"}, 3},
 		{"before a combining mark", []string{strings.Repeat("x ", 999) + "xe\u0301"}, []string{strings.Repeat("x ", 999) + "xe"}, 1},
