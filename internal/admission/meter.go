@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"log/slog"
+	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
@@ -13,6 +14,7 @@ import (
 type Meter struct {
 	Tally
 	FinishReason string // "" until it has arrived
+	Thought      bool   // the model has reasoned: it said so, or its usage does
 
 	ctx       context.Context // the request's, for the log alone
 	admission *Admission
@@ -36,12 +38,16 @@ func (m *Meter) Take(p *provider.Part) {
 	if p.FinishReason != "" {
 		m.FinishReason, m.Finished = p.FinishReason, true
 	}
+	if p.UnknownReason != "" {
+		m.log().Warn("the provider ended its answer for a reason that nobody knows: it is taken for stop", "finish_reason", p.UnknownReason)
+	}
 	if m.believes(p.Usage) {
 		m.Usage = p.Usage
 	}
 	if m.believes(p.AtLeast) {
 		m.Least = p.AtLeast
 	}
+	m.Thought = m.Thought || p.Reasoning != "" || m.Usage != nil && m.Usage.Reasoning > 0
 	m.see(p)
 }
 
@@ -79,7 +85,7 @@ func (m *Meter) see(p *provider.Part) {
 	before := m.seen.Len()
 	m.seen.Add(p.Content)
 	m.seen.Add(p.Refusal)
-	m.Text = true
+	m.Text = m.Text || strings.TrimSpace(p.Content) != "" || strings.TrimSpace(p.Refusal) != ""
 	if !m.seen.Exceeds(int(most + capMargin(most))) {
 		return
 	}

@@ -21,7 +21,7 @@ type Tally struct {
 	Ending    Ending
 	Finished  bool         // a finish_reason arrived, or we ended the answer at its cap
 	Overran   bool         // the provider went on beyond the output cap
-	Text      bool         // there is some content or refusal to show
+	Text      bool         // there is some content or refusal to show: more than blanks
 	Delivered bool         // some of it reached the caller
 	Usage     *price.Usage // what the provider reported, if a model can have it; nil: nothing
 	Least     *price.Usage // without usage: a report that the answer outran; nil: none

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -74,12 +73,16 @@ type stream struct {
 	report   report
 	said     error // the provider's word that the answer has failed
 	err      error // how it ended
+
+	wait, left time.Duration // how long what may still follow is waited for, and what is left of it; 0: as long as the call may take
+	waited     atomic.Bool   // that time is up
 }
 
 // report is what is known of usage while an answer arrives.
 type report struct {
 	last    *price.Usage // what was reported last
-	outrun  bool         // content came after it
+	sum     *price.Usage // the largest that was given as all of it so far
+	outrun  bool         // content came after last
 	closing bool         // nothing can have been made after it
 }
 
@@ -88,21 +91,28 @@ func (s *stream) Close() error {
 	return s.body.Close()
 }
 
+// How long is waited for what may follow an answer that has ended: for its usage, and
+// for the end of its connection, which is used again only if it is read to its end.
+const (
+	usageWait = 2 * time.Second
+	maxIdle   = 10_000 // events in a row that say nothing
+)
+
 // Next keeps usage back until the end: it may be repeated, growing.
 func (s *stream) Next() (Part, error) {
-	for s.err == nil {
+	for idle := 0; s.err == nil; idle++ {
 		if err := s.callCtx.Err(); err != nil {
 			return s.cut(Part{}, err)
 		}
-		p, end, err := s.events.next()
-		s.take(&p, err)
-		var said saidFailure
-		if s.said == nil && errors.As(err, &said) {
-			// Its usage may follow, but is not waited for long.
-			s.said, err = said, nil
-			time.AfterFunc(briefly, s.cancel)
+		p, end, err := s.await()
+		content := s.take(&p, err)
+		if said := saidIn(err); said != nil && s.said == nil {
+			s.said, err = said, nil // its usage may follow, but is not waited for long
 		} else if s.said != nil {
 			p = Part{} // an answer that has failed does not go on
+		}
+		if wait := s.patience(); content || wait != s.wait {
+			s.wait, s.left = wait, wait
 		}
 		switch {
 		case err != nil:
@@ -117,32 +127,74 @@ func (s *stream) Next() (Part, error) {
 			return s.finish(p, io.EOF)
 		case p != (Part{}):
 			return p, nil
+		case idle == maxIdle:
+			return s.cut(p, errIdle)
 		}
 	}
 	return Part{}, s.err
 }
 
+// saidIn is the saidFailure in err, or nil.
+func saidIn(err error) error {
+	var said saidFailure
+	if err != nil && errors.As(err, &said) {
+		return said
+	}
+	return nil
+}
+
+// patience is how long is waited for what may follow what is here.
+func (s *stream) patience() time.Duration {
+	switch {
+	case s.said != nil:
+		return briefly
+	case !s.finished || !s.events.complete():
+		return 0
+	case s.report.known():
+		return briefly
+	}
+	return usageWait
+}
+
+// await waits for the next event, for no longer than what is left of the wait. Only
+// reading takes time of it, not what is done with what was read.
+func (s *stream) await() (p Part, end bool, err error) {
+	if s.left == 0 {
+		return s.events.next()
+	}
+	begun := time.Now()
+	timer := time.AfterFunc(s.left, func() {
+		s.waited.Store(true)
+		s.cancel()
+	})
+	p, end, err = s.events.next()
+	timer.Stop()
+	s.left = max(1, s.left-time.Since(begun))
+	return p, end, err
+}
+
 // take notes what an event tells that ends in err, and leaves in p what is for the
-// caller now.
-func (s *stream) take(p *Part, err error) {
+// caller now. It reports whether that has text or thoughts.
+func (s *stream) take(p *Part, err error) (content bool) {
 	if s.finished || s.said != nil {
-		p.FinishReason = ""
+		p.FinishReason, p.UnknownReason = "", ""
 	}
 	s.finished = s.finished || p.FinishReason != ""
-	content := p.Content != "" || p.Refusal != ""
-	if content {
-		s.text, s.report.outrun = true, true
+	if content = p.says() || p.Reasoning != ""; content {
+		s.text, s.report.outrun = s.text || p.says(), true
 	}
 	if p.AtLeast != nil {
-		s.report = report{last: p.AtLeast, outrun: true}
+		s.report = report{last: p.AtLeast, sum: s.report.sum, outrun: true}
 	}
 	if p.Usage != nil {
 		// A report beside content may be one of many that grow. One by itself, after
 		// content, is the sum where the protocol has it come last; so is one in an event
 		// with which the answer breaks.
-		s.report = report{last: p.Usage, closing: err != nil || s.events.complete() && s.text && !content}
+		sum := larger(s.report.sum, p.Usage)
+		s.report = report{last: sum, sum: sum, closing: err != nil || s.events.complete() && s.text && !content}
 	}
 	p.Usage, p.AtLeast = nil, nil
+	return content
 }
 
 // known reports whether the last report is what is billed for an answer that has
@@ -170,7 +222,8 @@ func (s *stream) finish(last Part, err error) (Part, error) {
 // the end of its connection or by that of its context.
 func (s *stream) cut(last Part, err error) (Part, error) {
 	var wrong wireError
-	if s.said == nil && s.finished && s.report.known() && s.events.complete() && !errors.As(err, &wrong) {
+	over := s.report.known() && !errors.As(err, &wrong) || s.waited.Load() && s.ctx.Err() == nil
+	if s.said == nil && s.finished && s.events.complete() && over {
 		return s.finish(last, io.EOF)
 	}
 	if errors.Is(err, io.EOF) { // the server has said all that it will
@@ -191,31 +244,9 @@ func (s *stream) fail(last Part, err error) (Part, error) {
 	return s.finish(last, failed(s.ctx, s.status, begun, err))
 }
 
-// failureReasons are finish reasons of servers whose answer has failed: vLLM, SGLang,
-// Mistral and OpenRouter (error, abort), Zhipu (network_error), DeepSeek
-// (insufficient_system_resource), TensorRT-LLM (cancelled, timed_out), Bedrock
-// (malformed_…), and what others would say.
-var failureReasons = []string{
-	"error", "abort", "aborted", "cancelled", "canceled", "failed", "timeout", "timed_out",
-	"network_error", "server_error", "internal_error", "insufficient_system_resource",
-	"malformed_model_output", "malformed_tool_use",
-}
-
-// checkReason refuses a finish reason that means failure, or that is none; "" is none
-// yet.
-func checkReason(reason string) error {
-	switch {
-	case slices.Contains(failureReasons, reason):
-		return saidFailure{reason}
-	case reason != "" && !isReason(reason):
-		return errMalformed
-	}
-	return nil
-}
-
 // isCount reports whether n can be a number of tokens: at most what can be added and
 // priced without overflow.
-func isCount(n int64) bool { return n >= 0 && n <= 1<<40 }
+func isCount[N ~int64](n N) bool { return n >= 0 && n <= 1<<40 }
 
 // plausible gives u, or nil if it cannot be true: there is no call without input,
 // nor text without output.
@@ -224,4 +255,13 @@ func plausible(u price.Usage, text bool) *price.Usage {
 		return nil
 	}
 	return &u
+}
+
+// larger is the larger of two reports of one call; nil is none. Counts only grow: what
+// is reported later and less is not believed.
+func larger(earlier, later *price.Usage) *price.Usage {
+	if later == nil || earlier != nil && later.Total() < earlier.Total() {
+		return earlier
+	}
+	return later
 }

@@ -7,30 +7,6 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
-// claudeReasons are Anthropic's and Bedrock's stop reasons in OpenAI's words. Any
-// other word is passed on as it is: to call an answer complete, cut or filtered
-// without knowing would be worse.
-var claudeReasons = map[string]string{
-	"end_turn":                      "stop",
-	"stop_sequence":                 "stop",
-	"max_tokens":                    "length",
-	"model_context_window_exceeded": "length",
-	"refusal":                       "content_filter",
-	"content_filtered":              "content_filter",
-	"guardrail_intervened":          "content_filter",
-}
-
-// finishReason translates a stop reason, "" if there is none yet.
-func finishReason(stopReason string) (string, error) {
-	if known := claudeReasons[stopReason]; known != "" {
-		return known, nil
-	}
-	if err := checkReason(stopReason); err != nil {
-		return "", err
-	}
-	return stopReason, nil
-}
-
 // claudeMessage is a whole message. Its members are read one by one: what is wrong
 // with one hides no other.
 type claudeMessage struct {
@@ -76,7 +52,7 @@ func parseClaudeMessage(body []byte) (p Part, err error) {
 	if present(m.StopReason) && json.Unmarshal(m.StopReason, &stopReason) != nil {
 		return p, errMalformed
 	}
-	if p.FinishReason, err = finishReason(stopReason); err == nil && p.FinishReason == "" {
+	if err = p.finish(stopReason); err == nil && p.FinishReason == "" {
 		err = errUnfinished
 	}
 	return p, err
@@ -136,7 +112,7 @@ func (c *claudeEvents) read(data []byte) (p Part, end bool, err error) {
 			p.Usage = c.usage.parse(c.text)
 		}
 		if !wrong {
-			p.FinishReason, err = finishReason(e.Delta.StopReason)
+			err = p.finish(e.Delta.StopReason)
 		}
 	case "message_stop":
 		end = true

@@ -152,7 +152,7 @@ func (w *bedrockWire) Do(r *http.Request) (*http.Response, error) {
 	case w.stream && contentType == "application/vnd.amazon.eventstream":
 		resp.Body = &boundedBody{resp.Body, maxStream}
 	case !w.stream && contentType == "application/json":
-		if w.text, err = readWhole(resp.Body); err == nil {
+		if w.text, err = readWhole(resp.Body, w.cancel); err == nil {
 			resp.Body.Close()
 			resp.Body = io.NopCloser(bytes.NewReader(w.text))
 		}

@@ -32,7 +32,7 @@ func parseConverse(out *bedrockruntime.ConverseOutput) (p Part, err error) {
 	if !ok {
 		return p, errMalformed
 	}
-	if p.FinishReason, err = finishReason(string(out.StopReason)); err == nil && p.FinishReason == "" {
+	if err = p.finish(string(out.StopReason)); err == nil && p.FinishReason == "" {
 		err = errUnfinished
 	}
 	return p, err
@@ -116,7 +116,7 @@ func (c *converseEvents) read(e types.ConverseStreamOutput) (p Part, end bool, e
 			p.Content = d.Value
 		}
 	case *types.ConverseStreamOutputMemberMessageStop:
-		p.FinishReason, err = finishReason(string(e.Value.StopReason))
+		err = p.finish(string(e.Value.StopReason))
 		c.stopped = c.stopped || p.FinishReason != ""
 	case *types.ConverseStreamOutputMemberMetadata:
 		p.Usage = parseTokenUsage(e.Value.Usage, c.text)

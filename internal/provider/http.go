@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -139,7 +140,7 @@ func (a *api) call(ctx context.Context, req any, stream bool) (Answer, error) {
 		}
 		return nil, failed(ctx, 0, false, err)
 	}
-	answer, err := a.open(ctx, callCtx, cancel, resp, stream)
+	answer, err := a.open(ctx, callCtx, cancel, resp)
 	if err != nil {
 		cancel()
 		resp.Body.Close()
@@ -168,37 +169,43 @@ func encodeJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// open checks the head of resp and chooses the reader of its body. ctx is the
-// caller's; callCtx and cancel are those of the request.
-func (a *api) open(ctx, callCtx context.Context, cancel context.CancelFunc, resp *http.Response, asked bool) (Answer, error) {
+// open checks the head of resp and chooses the reader of its body by how it begins:
+// labels are often wrong, and some servers stream what was asked for in one piece, or
+// the reverse. ctx is the caller's; callCtx and cancel are those of the request.
+func (a *api) open(ctx, callCtx context.Context, cancel context.CancelFunc, resp *http.Response) (Answer, error) {
 	status := resp.StatusCode
 	if status >= 300 {
 		return nil, refused(status, errorCode(readBriefly(resp.Body, cancel)), a.billsErrors)
 	}
-	if status != http.StatusOK {
+	if status < 200 {
 		return nil, failed(ctx, status, false, errStatus)
 	}
 	begun := new(atomic.Bool)
 	body := &arrival{resp.Body, begun}
-	switch contentType := mediaType(resp); {
-	case contentType == "text/event-stream" && asked:
-		return &stream{
-			ctx: ctx, callCtx: callCtx, cancel: cancel, body: body, begun: begun, status: status,
-			events: a.events(newEventReader(body, maxEvent, maxStream)),
-			rest:   func() { readBriefly(body, cancel) },
-		}, nil
-	case contentType == "application/json":
-		// Some servers answer so although a stream was asked for.
-		text, err := readWhole(body)
-		if err != nil {
-			return nil, failed(ctx, status, begun.Load(), err)
+	events := newEventReader(body, maxEvent, maxStream)
+	first, err := events.first()
+	switch {
+	case err != nil:
+	case first == '{' || first == '[':
+		text, wrong := readWhole(events.r, cancel)
+		if wrong != nil {
+			err = wrong
+			break
 		}
 		part, err := a.whole(text)
 		cancel()
 		resp.Body.Close()
 		return inOnePiece(ctx, status, begun.Load(), part, err)
+	case isFieldStart(first):
+		return &stream{
+			ctx: ctx, callCtx: callCtx, cancel: cancel, body: body, begun: begun, status: status,
+			events: a.events(events),
+			rest:   func() { readBriefly(body, cancel) },
+		}, nil
+	default:
+		err = errNoAnswer
 	}
-	return nil, failed(ctx, status, false, errContentType)
+	return nil, failed(ctx, status, begun.Load(), err)
 }
 
 // arrival is the body of an answer. It tells when some of it has arrived.
@@ -220,13 +227,33 @@ func mediaType(resp *http.Response) string {
 	return t
 }
 
-// readWhole reads a buffered answer within maxJSON.
-func readWhole(body io.Reader) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(body, maxJSON+1))
-	if err == nil && len(b) > maxJSON {
-		err = errTooLarge
+// readWhole reads a buffered answer within maxJSON. Once it is whole, the end of its
+// body is not waited for long, nor does it matter how that ends.
+func readWhole(body io.Reader, cancel context.CancelFunc) ([]byte, error) {
+	b := make([]byte, 0, 1024)
+	for {
+		b = slices.Grow(b, 1)
+		n, err := body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		switch {
+		case len(b) > maxJSON:
+			return nil, errTooLarge
+		case errors.Is(err, io.EOF):
+			return b, nil
+		case endsInBrace(b) && json.Valid(b):
+			if err == nil {
+				readBriefly(body, cancel)
+			}
+			return b, nil
+		case err != nil:
+			return nil, err
+		}
 	}
-	return b, err
+}
+
+func endsInBrace(b []byte) bool {
+	b = bytes.TrimRight(b, " \t\r\n")
+	return len(b) > 0 && b[len(b)-1] == '}'
 }
 
 // readBriefly reads what is left of body, within maxLeftover and briefly.
@@ -245,6 +272,8 @@ func (e wireError) Error() string { return string(e) }
 const (
 	errStatus      = wireError("unexpected status")
 	errContentType = wireError("unexpected content type")
+	errNoAnswer    = wireError("neither JSON nor server-sent events")
+	errIdle        = wireError("too many events that say nothing")
 	errMalformed   = wireError("malformed answer")
 	errTooLarge    = wireError("answer too large")
 	errUnfinished  = wireError("answer ended early")
@@ -347,9 +376,6 @@ func codeOf(raw json.RawMessage) string {
 func isCode(s string) bool {
 	return isWord(s, 64, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 }
-
-// isReason reports whether s may be shown as a finish reason.
-func isReason(s string) bool { return isWord(s, 32, "abcdefghijklmnopqrstuvwxyz_") }
 
 func isWord(s string, longest int, alphabet string) bool {
 	return s != "" && len(s) <= longest && strings.Trim(s, alphabet) == ""

@@ -3,17 +3,26 @@ package provider
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
 // completionChunks are the events of a stream. Its proper end is [DONE] after a
 // finish_reason. Compatible servers may leave [DONE] out, so an answer whose
-// finish_reason and usage have arrived is complete too, however its connection
-// ends.
+// finish_reason and usage have arrived is complete too, whatever becomes of its
+// connection.
 type completionChunks struct {
 	events *eventReader
-	text   bool // some content or refusal was seen
+	chunk  completion // the last; its memory is used again
+	begun  bool       // a choice was seen
+	index  int        // its index: no other is read
+	text   bool       // some content or refusal was seen
+	deltas bool       // it came in deltas: a whole message at the end repeats it
 }
 
 func (c *completionChunks) complete() bool { return true }
@@ -23,165 +32,388 @@ func (c *completionChunks) next() (p Part, end bool, err error) {
 	if err != nil {
 		return Part{}, false, err
 	}
-	if string(bytes.TrimSpace(data)) == "[DONE]" {
+	switch data = bytes.TrimSpace(data); {
+	case bytes.HasPrefix(data, []byte("[DONE]")):
 		return Part{}, true, nil
+	case isKeepAlive(data):
+		return Part{}, false, nil
 	}
 	p, err = c.read(data)
+	if err == nil && c.events.failing && len(c.chunk.Choices) == 0 {
+		err = saidFailure{codeOf(data)}
+	}
 	return p, false, err
 }
 
-// read takes in one chunk. Its usage counts whatever else is wrong with it.
+// isKeepAlive reports whether data that is no JSON is one of the words that servers send
+// so that nobody takes them for gone.
+func isKeepAlive(data []byte) bool {
+	if len(data) > 30 || bytes.HasPrefix(data, []byte("{")) {
+		return false
+	}
+	switch strings.Map(func(r rune) rune {
+		if r < 'a' || r > 'z' {
+			return -1
+		}
+		return r
+	}, strings.ToLower(string(data))) {
+	case "ping", "pong", "keepalive", "heartbeat", "processing", "openrouterprocessing":
+		return true
+	}
+	return len(data) == 0
+}
+
+// read takes in one chunk. Its text and usage count whatever else is wrong with it. One
+// that says nothing is an empty part.
 func (c *completionChunks) read(data []byte) (p Part, err error) {
-	chunk, err := parseCompletion(data)
-	if err != nil {
+	if err := c.chunk.parse(data); err != nil {
 		return Part{}, err
 	}
-	choice, err := chunk.first()
+	choice := c.chunk.choice(c.begun, c.index)
 	if choice != nil {
-		p.Content, p.Refusal = choice.Delta.Content, choice.Delta.Refusal
+		c.begun, c.index = true, position(choice.Index)
+		choice.Delta.tell(&p)
+		c.deltas = c.deltas || p.says()
+		if !c.deltas {
+			choice.tell(&p, &choice.Message)
+		}
 	}
-	c.text = c.text || p.Content != "" || p.Refusal != ""
-	p.Usage = parseUsage(chunk.Usage, c.text)
-	switch {
-	case saysError(chunk.Error):
-		return p, saidFailure{codeOf(chunk.Error)}
-	case err != nil:
-		return p, err
-	case choice != nil:
-		p.FinishReason, err = choice.finish()
-	case !present(chunk.Choices) && !present(chunk.Usage):
-		return p, errMalformed
-	}
-	return p, err
+	c.text = c.text || p.says()
+	p.Usage = c.chunk.usage(choice, c.text)
+	return p, c.chunk.end(choice, data, &p)
 }
 
 // parseCompletionWhole reads a chat.completion. Its text and usage count whatever
 // else is wrong with it.
 func parseCompletionWhole(body []byte) (p Part, err error) {
-	c, err := parseCompletion(body)
-	if err != nil {
-		return Part{}, err
+	var c completion
+	if err := c.parse(body); err != nil {
+		// What follows a whole answer takes nothing from it.
+		var first json.RawMessage
+		if json.NewDecoder(bytes.NewReader(body)).Decode(&first) != nil || c.parse(first) != nil {
+			return Part{}, err
+		}
 	}
-	choice, err := c.first()
-	if choice != nil && choice.Message != nil {
-		p.Content, p.Refusal = choice.Message.Content, choice.Message.Refusal
+	choice := c.choice(false, 0)
+	if choice != nil {
+		choice.tell(&p, &choice.Message, &choice.Delta)
 	}
-	p.Usage = parseUsage(c.Usage, p.Content != "" || p.Refusal != "")
-	switch {
-	case saysError(c.Error):
-		return p, saidFailure{codeOf(c.Error)}
-	case err != nil:
-		return p, err
-	case choice == nil || choice.Message == nil:
-		return p, errMalformed
-	}
-	if p.FinishReason, err = choice.finish(); err == nil && p.FinishReason == "" {
+	p.Usage = c.usage(choice, p.says())
+	switch err = c.end(choice, body, &p); {
+	case err != nil || p.FinishReason != "":
+	case p.says(): // whose end is that of its JSON
+		p.FinishReason, p.UnknownReason = stopped, "none"
+	case choice == nil:
+		err = errMalformed
+	default:
 		err = errUnfinished
 	}
 	return p, err
 }
 
-// completion is a chat.completion or a chat.completion.chunk. Its members are read
-// one by one: what is wrong with one hides no other.
+// completion is a chat.completion or a chat.completion.chunk. What is not needed is not
+// here. What is may be of any kind: a member of another kind than it should be hides no
+// other.
 type completion struct {
-	Choices json.RawMessage `json:"choices"`
-	Usage   json.RawMessage `json:"usage"`
+	Object  any             `json:"object"`
+	Type    any             `json:"type"`
+	Choices []choice        `json:"choices"`
+	Usage   *usage          `json:"usage"`
 	Error   json.RawMessage `json:"error"`
+	XGroq   struct {
+		Usage *usage `json:"usage"`
+	} `json:"x_groq"` // Groq's, of the last chunk
 }
 
 type choice struct {
-	Index        int             `json:"index"`
-	Message      *message        `json:"message"` // of a whole answer
+	Index        any             `json:"index"`
+	Message      message         `json:"message"` // of a whole answer
 	Delta        message         `json:"delta"`   // of a chunk
-	FinishReason string          `json:"finish_reason"`
+	Text         any             `json:"text"`    // of servers that go by the older completions
+	FinishReason any             `json:"finish_reason"`
+	Usage        *usage          `json:"usage"` // Moonshot's, of the last chunk
 	Error        json.RawMessage `json:"error"` // OpenRouter's, of an answer that failed on the way
 }
 
 type message struct {
-	Content string `json:"content"`
-	Refusal string `json:"refusal"`
+	Content          any `json:"content"`
+	Text             any `json:"text"`
+	Refusal          any `json:"refusal"`
+	ReasoningContent any `json:"reasoning_content"` // DeepSeek, vLLM, Qwen
+	Reasoning        any `json:"reasoning"`         // OpenRouter, Groq
+	Thinking         any `json:"thinking"`
 }
 
-func parseCompletion(data []byte) (completion, error) {
-	var c completion
-	if json.Unmarshal(data, &c) != nil {
-		return completion{}, errMalformed
+// parse reads data, which must be JSON. A list stands for its only element, and so does
+// a choice for the list of it.
+func (c *completion) parse(data []byte) error {
+	clear(c.Choices[:cap(c.Choices)]) // or else the next would show through
+	*c = completion{Choices: c.Choices[:0]}
+	err := json.Unmarshal(data, c)
+	if err == nil {
+		return nil
 	}
-	return c, nil
-}
-
-// first is the choice with index 0, or nil. No other is ever asked for.
-func (c completion) first() (*choice, error) {
-	if !present(c.Choices) {
-		return nil, nil
+	var kind *json.UnmarshalTypeError
+	if !errors.As(err, &kind) {
+		return errMalformed
 	}
-	var choices []choice
-	if json.Unmarshal(c.Choices, &choices) != nil {
-		return nil, errMalformed
+	var list []json.RawMessage
+	if json.Unmarshal(data, &list) == nil && len(list) == 1 && list[0][0] == '{' {
+		return c.parse(list[0])
 	}
-	for i := range choices {
-		if choices[i].Index == 0 {
-			return &choices[i], nil
+	if len(c.Choices) == 0 {
+		var one struct{ Choices *choice }
+		if _ = json.Unmarshal(data, &one); one.Choices != nil {
+			c.Choices = append(c.Choices, *one.Choices)
 		}
 	}
-	return nil, nil
+	return nil
 }
 
-// finish is the finish reason, "" if there is none yet.
-func (c choice) finish() (string, error) {
-	if saysError(c.Error) {
-		return "", saidFailure{codeOf(c.Error)}
+// choice is the choice that was read before, or else the one with index 0, or else the
+// first; nil if it is not here. No more than one is ever asked for.
+func (c *completion) choice(begun bool, index int) *choice {
+	for i := range c.Choices {
+		if position(c.Choices[i].Index) == index {
+			return &c.Choices[i]
+		}
 	}
-	if err := checkReason(c.FinishReason); err != nil {
-		return "", err
+	if begun || len(c.Choices) == 0 {
+		return nil
 	}
-	return c.FinishReason, nil
+	return &c.Choices[0]
+}
+
+// position is the index of a choice.
+func position(index any) int {
+	switch index := index.(type) {
+	case float64:
+		return int(max(0, min(index, math.MaxInt16)))
+	case string:
+		n, _ := strconv.Atoi(index)
+		return n
+	}
+	return 0
+}
+
+// end takes in how the answer ends, if it does with c, of which data is the text.
+func (c *completion) end(choice *choice, data []byte, p *Part) error {
+	switch {
+	case saysError(c.Error):
+		return saidFailure{codeOf(c.Error)}
+	case choice == nil && (c.Object == "error" || c.Type == "error"):
+		return saidFailure{codeOf(data)}
+	case choice == nil:
+		return nil
+	case saysError(choice.Error):
+		return saidFailure{codeOf(choice.Error)}
+	}
+	return p.finish(choice.FinishReason)
 }
 
 // saysError reports whether an error member tells of an error: some servers send an
-// empty one with every answer.
+// empty one with every answer, or one whose members are all empty.
 func saysError(raw json.RawMessage) bool {
 	switch string(bytes.Join(bytes.Fields(raw), nil)) {
-	case "", "null", "false", `""`, "{}", "[]":
+	case "", "null", "false", "0", `""`, "{}", "[]":
 		return false
 	}
-	return true
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		return true
+	}
+	for _, member := range members {
+		if saysError(member) {
+			return true
+		}
+	}
+	return false
 }
 
-// parseUsage reads a usage object, or gives nil if there is none that can be
-// true of an answer with or without text. Compatible servers differ in two ways
-// that cost money:
+// says reports whether there is some text in p.
+func (p *Part) says() bool { return p.Content != "" || p.Refusal != "" }
+
+// tell adds to p the text of the first that has some: of messages, then of c's own.
+func (c *choice) tell(p *Part, messages ...*message) {
+	for _, m := range messages {
+		if !p.says() {
+			m.tell(p)
+		}
+	}
+	if !p.says() {
+		tell(c.Text, &p.Content, p)
+	}
+}
+
+// tell adds to p what m says.
+func (m *message) tell(p *Part) {
+	tell(m.Content, &p.Content, p)
+	if p.Content == "" {
+		tell(m.Text, &p.Content, p)
+	}
+	tell(m.Refusal, &p.Refusal, p)
+	for _, thought := range [...]any{m.ReasoningContent, m.Reasoning, m.Thinking} { // each may repeat the one before
+		if p.Reasoning == "" {
+			tell(thought, &p.Reasoning, p)
+		}
+	}
+}
+
+// tell adds to where what said is: a string, a number, an object with text, or a list of
+// parts, some of which may belong elsewhere in p.
+func tell(said any, where *string, p *Part) {
+	switch said := said.(type) {
+	case string:
+		*where += said
+	case float64:
+		*where += strconv.FormatFloat(said, 'f', -1, 64)
+	case map[string]any, []any:
+		var t teller
+		t.tell(said, &t.here)
+		*where += t.here.String()
+		p.Refusal += t.refusal.String()
+		p.Reasoning += t.reasoning.String()
+	}
+}
+
+// teller collects what parts say.
+type teller struct{ here, refusal, reasoning strings.Builder }
+
+func (t *teller) tell(said any, where *strings.Builder) {
+	switch said := said.(type) {
+	case string:
+		where.WriteString(said)
+	case []any:
+		for _, part := range said {
+			t.tell(part, where)
+		}
+	case map[string]any:
+		kind, _ := said["type"].(string)
+		members := [...]string{"text", "content", "value"}
+		switch {
+		case strings.Contains(kind, "refusal"):
+			where, members[1] = &t.refusal, "refusal"
+		case strings.Contains(kind, "think"), strings.Contains(kind, "reason"):
+			where, members[1], members[2] = &t.reasoning, "thinking", "reasoning"
+		}
+		for _, name := range members {
+			if what := said[name]; what != nil {
+				t.tell(what, where)
+				return
+			}
+		}
+	}
+}
+
+// usage is a report in the forms of many servers. Details of another kind than they
+// should be tell nothing.
+type usage struct {
+	Prompt     count `json:"prompt_tokens"`
+	Completion count `json:"completion_tokens"`
+	Total      count `json:"total_tokens"`
+	// By Anthropic's names, where a server has kept them.
+	Input         *count `json:"input_tokens"`
+	Output        *count `json:"output_tokens"`
+	CacheRead     count  `json:"cache_read_input_tokens"`
+	CacheCreation count  `json:"cache_creation_input_tokens"`
+
+	CacheHit          count        `json:"prompt_cache_hit_tokens"` // DeepSeek
+	Cached            count        `json:"cached_tokens"`           // Moonshot
+	PromptDetails     inputDetails `json:"prompt_tokens_details"`
+	InputDetails      inputDetails `json:"input_tokens_details"`
+	CompletionDetails struct {
+		Reasoning count `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
+type inputDetails struct {
+	Cached        count `json:"cached_tokens"`
+	CacheRead     count `json:"cache_read_input_tokens"`
+	CacheWrite    count `json:"cache_write_tokens"`
+	CacheCreation count `json:"cache_creation_input_tokens"`
+}
+
+// count is a number of tokens. What cannot be one is negative; notANumber is what is of
+// another kind.
+type count int64
+
+const notANumber count = math.MinInt64
+
+// UnmarshalJSON never fails. A number may be written as a fraction, if it is whole.
+func (c *count) UnmarshalJSON(raw []byte) error {
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	f, float := 0.0, error(nil)
+	if err != nil {
+		f, float = strconv.ParseFloat(string(raw), 64)
+	}
+	switch {
+	case string(raw) == "null":
+	case err == nil:
+		*c = count(n)
+	case float != nil:
+		*c = notANumber
+	case f == math.Trunc(f) && math.Abs(f) <= 1<<40:
+		*c = count(f)
+	default:
+		*c = -1
+	}
+	return nil
+}
+
+// usage is the largest report in c that can be true of an answer with or without text,
+// wherever it stands; nil if there is none.
+func (c *completion) usage(choice *choice, text bool) *price.Usage {
+	found := c.Usage.read(text)
+	if choice != nil {
+		found = larger(found, choice.Usage.read(text))
+	}
+	return larger(found, c.XGroq.Usage.read(text))
+}
+
+// read gives the usage that u tells, or nil if there is none that can be true of an
+// answer with or without text. Compatible servers differ in ways that cost money:
 //   - xAI and Gemini leave reasoning out of completion_tokens but not out of
 //     total_tokens, so the larger output of the two counts.
-//   - cache writes are cache_write_tokens (OpenAI since GPT-5.6, OpenRouter) or
-//     cache_creation_input_tokens, beside the other details (Qwen) or at the top
-//     (LiteLLM).
-func parseUsage(raw json.RawMessage, text bool) *price.Usage {
-	if !present(raw) {
+//   - cache reads are in prompt_tokens_details, or beside it by one of three names;
+//     cache writes are cache_write_tokens (OpenAI since GPT-5.6, OpenRouter) or
+//     cache_creation_input_tokens, in the details (Qwen) or beside them (LiteLLM).
+//   - input_tokens leaves out what was read from a cache and written to it, if that is
+//     beside it as in Anthropic's API.
+func (u *usage) read(text bool) *price.Usage {
+	if u == nil {
 		return nil
 	}
-	var w struct {
-		Prompt        int64 `json:"prompt_tokens"`
-		Completion    int64 `json:"completion_tokens"`
-		Total         int64 `json:"total_tokens"`
-		CacheCreation int64 `json:"cache_creation_input_tokens"`
-		PromptDetails struct {
-			Cached        int64 `json:"cached_tokens"`
-			CacheWrite    int64 `json:"cache_write_tokens"`
-			CacheCreation int64 `json:"cache_creation_input_tokens"`
-		} `json:"prompt_tokens_details"`
-		CompletionDetails struct {
-			Reasoning int64 `json:"reasoning_tokens"`
-		} `json:"completion_tokens_details"`
+	w := *u
+	if w.Prompt == 0 && w.Input != nil {
+		w.Prompt = *w.Input
+		if isCount(w.Prompt) && isCount(w.CacheRead) && isCount(w.CacheCreation) {
+			w.Prompt += w.CacheRead + w.CacheCreation
+		}
 	}
-	if json.Unmarshal(raw, &w) != nil || !isCount(w.Prompt) || !isCount(w.Completion) || !isCount(w.Total) {
+	if w.Completion == 0 && w.Output != nil {
+		w.Completion = *w.Output
+	}
+	if !isCount(w.Prompt) || !isCount(w.Completion) || !isCount(w.Total) {
 		return nil
 	}
+	in, also := w.PromptDetails, w.InputDetails
 	return plausible(price.Usage{
-		Input:       w.Prompt,
-		CachedInput: w.PromptDetails.Cached,
-		CacheWrite:  max(w.PromptDetails.CacheWrite, w.PromptDetails.CacheCreation, w.CacheCreation),
-		Output:      max(w.Completion, w.Total-w.Prompt),
-		Reasoning:   w.CompletionDetails.Reasoning,
+		Input:       int64(w.Prompt),
+		CachedInput: most(in.Cached, in.CacheRead, also.Cached, w.Cached, w.CacheHit, w.CacheRead),
+		CacheWrite:  most(in.CacheWrite, in.CacheCreation, also.CacheWrite, w.CacheCreation),
+		Output:      int64(max(w.Completion, w.Total-w.Prompt)),
+		Reasoning:   most(w.CompletionDetails.Reasoning),
 	}, text)
+}
+
+// most is the largest of ns that are numbers, or negative if one of them is.
+func most(ns ...count) int64 {
+	ns = slices.DeleteFunc(ns, func(n count) bool { return n == notANumber })
+	if len(ns) == 0 {
+		return 0
+	}
+	if least := slices.Min(ns); least < 0 {
+		return int64(least)
+	}
+	return int64(slices.Max(ns))
 }

@@ -55,9 +55,13 @@ type Part struct {
 	// Reasoning is what the model thought on the way to its text: no part of the
 	// answer, and by itself nothing that a caller has got.
 	Reasoning string
-	// FinishReason is in OpenAI's words (stop, length, content_filter), or in the
-	// provider's own if there is none. A reason that means failure is an *Error instead.
+	// FinishReason is in OpenAI's words: stop, length or content_filter. A reason that
+	// means failure is an *Error instead.
 	FinishReason string
+	// UnknownReason is the provider's own word for a reason that nobody knows, which is
+	// taken for stop: a plain word; "other" if it is more than that, "none" if an answer
+	// in one piece has none.
+	UnknownReason string
 	// Usage is what the provider reported: valid, at most once, in or after the last
 	// content, and before the *Error of an answer that then fails.
 	Usage *price.Usage

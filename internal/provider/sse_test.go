@@ -47,6 +47,11 @@ func TestEventReader(t *testing.T) {
 		{"ends within a line", "data: a\n\ndata: b", []string{"a"}},
 		{"ends within an event", "data: a\n\ndata: b\n", []string{"a"}},
 		{"blank lines", "\n\r\n\r\ndata: a\n\n\n\n", []string{"a"}},
+		// What is whole without a blank line.
+		{"objects line by line", "data: {}\ndata: {\"a\":1}\n: ping\ndata: b\n\n", []string{"{}", `{"a":1}`, "b"}},
+		{"an object before the end", "data: {}\n", []string{"{}"}},
+		{"an object at the end", "data: a\n\ndata: {}", []string{"a", "{}"}},
+		{"a part of one at the end", "data: {}\n\ndata: {", []string{"{}"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, r := range []io.Reader{
@@ -123,15 +128,24 @@ func FuzzEventReader(f *testing.F) {
 		var want, data []string
 		lines := strings.Split(text, "\n")
 		lines[0] = strings.TrimPrefix(lines[0], "\ufeff")
-		for _, line := range lines[:len(lines)-1] { // the last one has no end
+		for _, line := range lines[:len(lines)-1] { // the last one has no end and counts only if it is whole
 			if line == "" {
 				if all := strings.Join(data, "\n"); all != "" {
 					want = append(want, all)
 				}
 				data = nil
 			} else if name, value, _ := strings.Cut(line, ":"); name == "data" {
+				if all := strings.Join(data, "\n"); isWholeObject([]byte(all)) {
+					want, data = append(want, all), nil
+				}
 				data = append(data, strings.TrimPrefix(value, " "))
 			}
+		}
+		if name, value, _ := strings.Cut(lines[len(lines)-1], ":"); name == "data" && len(data) == 0 {
+			data = []string{strings.TrimPrefix(value, " ")}
+		}
+		if all := strings.Join(data, "\n"); err == io.EOF && isWholeObject([]byte(all)) {
+			want = append(want, all)
 		}
 		if err == io.EOF && !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)

@@ -21,7 +21,7 @@
 //	[[fail:cut]]      the connection is cut: in half of the body, or of the
 //	                  stream's tokens, but not before 3 of them
 //	[[fail:error]]    finish_reason "error" after as many tokens, with their usage
-//	[[fail:nofinish]] a complete answer without finish_reason
+//	[[fail:nofinish]] a complete answer without finish_reason: a stream fails by it
 //	[[fail:nousage]]  a complete answer without usage
 //	[[fail:empty]]    status 200 and an empty body or stream
 //	[[long]]          an answer as long as the output cap, to the token

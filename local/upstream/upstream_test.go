@@ -328,7 +328,7 @@ func TestMarkers(t *testing.T) {
 		{"[[fail:504]] [[billed]] [[cached:3]]", true, provider.Failed, 504, 0, price.Usage{}, price.Usage{Output: 40, CachedInput: 3}},
 		{"[[fail:error]]", false, provider.Broken, 200, 1, price.Usage{Output: 20}, price.Usage{Output: 20}},
 		{"[[fail:error]]", true, provider.Broken, 200, 20, price.Usage{Output: 20}, price.Usage{Output: 20}},
-		{"[[fail:nofinish]]", false, provider.Broken, 200, 1, price.Usage{Output: 40}, price.Usage{Output: 40}},
+		{"[[fail:nofinish]]", false, "", 200, 1, price.Usage{Output: 40}, price.Usage{Output: 40}},
 		{"[[fail:nofinish]]", true, provider.Broken, 200, 40, price.Usage{Output: 40}, price.Usage{Output: 40}},
 		{"[[over:90]]", true, "", 200, 90, price.Usage{Output: 90}, price.Usage{Output: 90}},
 		{"[[over:90]]", false, "", 200, 1, price.Usage{Output: 90}, price.Usage{Output: 90}},

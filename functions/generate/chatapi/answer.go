@@ -90,7 +90,7 @@ func (x *exchange) stream(answer provider.Answer) *openai.Error {
 			if ok = x.chunk(deltaOf(p)); !ok {
 				break
 			}
-			x.meter.Delivered = true
+			x.meter.Delivered = x.meter.Text
 		}
 		p, err = x.next(answer)
 	}

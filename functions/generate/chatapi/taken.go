@@ -46,15 +46,18 @@ func taken(o *admission.Offer, b admission.Bill) string {
 	return what
 }
 
-// empty is the notice of an answer that has no text, so that it uses no quota.
+// empty is the notice of an answer that has no text, so that it uses no quota. The log
+// has the reason, too: it may be a cap that is too small for the model.
 func (x *exchange) empty() string {
 	if x.meter.Text {
 		return ""
 	}
 	notice, call := "The model gave no text.", x.admission.Call
+	logger(x.ctx).Warn("the model gave no text", "feature", x.entry.feature, "model", x.meter.Model.Name,
+		"finish_reason", x.meter.FinishReason, "reasoning", x.meter.Thought, "max_output_tokens", call.MaxOutput)
 	if x.meter.FinishReason == "length" {
 		notice = fmt.Sprintf("The model used up the %d tokens of its output before it gave any text.", call.MaxOutput)
-		if u := x.meter.Usage; u != nil && u.Reasoning > 0 {
+		if x.meter.Thought {
 			notice = fmt.Sprintf("The model used up the %d tokens of its output for reasoning, before it gave any text.", call.MaxOutput)
 		}
 		if most := call.Offer.MaxOutput(); call.MaxOutput < most {
