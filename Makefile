@@ -22,7 +22,7 @@ TAGS = curl,moto,awscli,sam,rie
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: dev help build test race fuzz vet lint vuln modules ci bench prices-check schema build-Generate build-ClearLimit build-SpendAlarm
+.PHONY: dev help build test race fuzz vet systems lint vuln modules ci bench prices-check schema build-Generate build-ClearLimit build-SpendAlarm
 
 dev: node_modules/.package-lock.json build ## run everything on this machine
 	@exec $(BIN)/tokenfuse dev $(ARGS)
@@ -54,6 +54,15 @@ fuzz: node_modules/.package-lock.json ## fuzz each target for FUZZTIME
 
 vet: ## go vet, with and without the tags of tests
 	go vet ./... && go vet -tags $(TAGS) ./... && go vet -C $(SDK) ./...
+
+# The end-to-end tests need process groups and a shell, which Windows has not.
+systems: ## go vet for each system that dev runs on
+	@for arch in amd64 arm64; do \
+		for os in darwin linux windows; do \
+			packages=./...; [ $$os = windows ] && packages="$(INSIDE)"; \
+			echo "vet $$os/$$arch"; GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 go vet $$packages || exit 1; \
+		done; \
+	done
 
 lint: vet ## gofmt, vet and golangci-lint with what .golangci.yml lists
 	@unformatted=$$(gofmt -l .) && test -z "$$unformatted" || \

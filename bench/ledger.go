@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/metrics"
-	"syscall"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -140,9 +139,9 @@ func (l *lab) eventUnits(ctx context.Context, events int) (float64, error) {
 func (s *spending) sum(ctx context.Context) ([]float64, error) {
 	s.db.take()
 	peak := watchHeap()
-	start, cpu := time.Now(), ownCPU()
+	start, cpu := time.Now(), processorTime()
 	sum, err := s.ledger.Sum(ctx, s.now.Add(-time.Hour), s.now)
-	took, worked, heap := time.Since(start), ownCPU()-cpu, peak()
+	took, worked, heap := time.Since(start), processorTime()-cpu, peak()
 	if err != nil {
 		return nil, err
 	}
@@ -151,15 +150,6 @@ func (s *spending) sum(ctx context.Context) ([]float64, error) {
 	}
 	reads, writes := s.db.take()
 	return []float64{reads, writes, took.Seconds(), worked.Seconds(), heap / 1e6}, nil
-}
-
-// ownCPU is the time that processors have worked for this process.
-func ownCPU() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err) // it fails on wrong arguments only
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // watchHeap gives a function that ends the watch and gives the most bytes of objects,

@@ -68,17 +68,18 @@ func start(ctx context.Context, binary string, opts Options) (*Engine, error) {
 	}
 	args := []string{"serve", "--host", "127.0.0.1", "--port", strconv.Itoa(port)}
 	if opts.DataDir != "" {
-		if err := os.MkdirAll(opts.DataDir, 0o700); err != nil {
+		file, err := database(opts.DataDir)
+		if err != nil {
 			return nil, err
 		}
-		args = append(args, "--db-path", filepath.Join(opts.DataDir, "tokenfuse.db"))
+		args = append(args, "--db-path", file)
 	}
 	e := &Engine{
 		URL:  "http://127.0.0.1:" + strconv.Itoa(port),
 		cmd:  exec.Command(binary, args...),
 		done: make(chan struct{}),
 	}
-	endWithParent(e.cmd)
+	apart(e.cmd)
 	stderr, err := e.cmd.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -106,6 +107,20 @@ func start(ctx context.Context, binary string, opts Options) (*Engine, error) {
 	return e, nil
 }
 
+// database names the database's file in dir. It makes both, for nobody but their owner:
+// the engine itself would let others read.
+func database(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "tokenfuse.db")
+	made, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return "", err
+	}
+	return file, errors.Join(os.Chmod(file, 0o600), made.Close())
+}
+
 func awaitReady(stderr io.Reader) error {
 	lines := bufio.NewScanner(stderr)
 	var said []string
@@ -125,11 +140,14 @@ func awaitReady(stderr io.Reader) error {
 // Close ends the child and waits for its end.
 func (e *Engine) Close() error {
 	e.close.Do(func() {
-		_ = e.cmd.Process.Signal(syscall.SIGTERM)
+		patience := 3 * time.Second
+		if e.cmd.Process.Signal(syscall.SIGTERM) != nil { // Windows knows no such signal
+			patience = 0
+		}
 		select {
 		case <-e.done:
-		case <-time.After(3 * time.Second):
-			_ = e.cmd.Process.Kill()
+		case <-time.After(patience):
+			_ = e.cmd.Process.Kill() // the engine keeps what it has acknowledged
 			<-e.done
 		}
 	})
@@ -139,17 +157,19 @@ func (e *Engine) Close() error {
 // Done is closed when the child has ended, wanted or not.
 func (e *Engine) Done() <-chan struct{} { return e.done }
 
-// find looks where `npm ci` puts the engine, up from the working folder, then
-// on the PATH.
+// find looks where `npm ci` puts the engine, up from the working folder, then on the
+// PATH.
 func find() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for {
-		candidate := filepath.Join(dir, "node_modules", "@dynoxide", runtime.GOOS+"-"+npmArch(), "dynoxide")
-		if info, err := os.Stat(candidate); err == nil && !info.IsDir() {
-			return candidate, nil
+		for _, name := range packaged(runtime.GOOS, runtime.GOARCH) {
+			candidate := filepath.Join(dir, "node_modules", "@dynoxide", filepath.FromSlash(name))
+			if info, err := os.Stat(candidate); err == nil && !info.IsDir() {
+				return candidate, nil
+			}
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
@@ -160,15 +180,29 @@ func find() (string, error) {
 	if path, err := exec.LookPath("dynoxide"); err == nil {
 		return path, nil
 	}
-	return "", errors.New("no DynamoDB-compatible engine found: run `npm ci` in the project's folder (Linux on x64), " +
-		"or put a `dynoxide` on the PATH (cargo install dynoxide), or name a running one with --dynamodb URL")
+	return "", errors.New("no DynamoDB-compatible engine found: run `npm ci` in the project's folder, " +
+		"or put a `dynoxide` on the PATH (cargo install dynoxide-rs), or name a running one with --dynamodb URL")
 }
 
-func npmArch() string {
-	if runtime.GOARCH == "amd64" {
-		return "x64"
+// packaged names the engine's binary in npm's packages, the best first. npm has its own
+// names of systems and processors.
+func packaged(goos, goarch string) []string {
+	system, binary := goos, "dynoxide"
+	if goos == "windows" {
+		system, binary = "win32", "dynoxide.exe"
 	}
-	return runtime.GOARCH
+	cpus := []string{goarch}
+	switch {
+	case goarch == "amd64":
+		cpus = []string{"x64"}
+	case goarch == "arm64" && goos != "linux":
+		cpus = []string{"arm64", "x64"} // which macOS and Windows run, too; Node itself may be of that kind
+	}
+	var names []string
+	for _, cpu := range cpus {
+		names = append(names, system+"-"+cpu+"/"+binary)
+	}
+	return names
 }
 
 func freePort() (int, error) {

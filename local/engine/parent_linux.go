@@ -5,9 +5,8 @@ import (
 	"syscall"
 )
 
-// endWithParent makes the kernel end the child when this process dies, however
-// it dies, and keeps a terminal's Ctrl-C from reaching the child before the
-// calls in flight have settled.
-func endWithParent(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+// apart keeps a terminal's Ctrl-C from reaching the child before the calls in flight have
+// settled. The kernel ends the child when this process dies, however it dies.
+func apart(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -1,9 +1,12 @@
-//go:build !linux
+//go:build unix && !linux
 
 package engine
 
-import "os/exec"
+import (
+	"os/exec"
+	"syscall"
+)
 
-// endWithParent does nothing where the kernel offers no way: Close still ends
-// the child.
-func endWithParent(*exec.Cmd) {}
+// apart keeps a terminal's Ctrl-C from reaching the child before the calls in flight have
+// settled.
+func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

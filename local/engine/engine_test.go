@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// npm fetches the engine of each system that it is published for: package.json and the
+// lock file name them all, and where each is looked for is where npm puts it.
+func TestPackaged(t *testing.T) {
+	t.Parallel()
+	var lock struct {
+		Packages map[string]struct {
+			Version  string
+			OS, CPU  []string
+			Optional bool
+		}
+	}
+	text, err := os.ReadFile("../../package-lock.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &lock); err != nil {
+		t.Fatal(err)
+	}
+	version := lock.Packages["node_modules/@dynoxide/linux-x64"].Version
+	for system, want := range map[string][]string{
+		"linux/amd64":   {"linux-x64/dynoxide"},
+		"linux/arm64":   {"linux-arm64/dynoxide"},
+		"darwin/amd64":  {"darwin-x64/dynoxide"},
+		"darwin/arm64":  {"darwin-arm64/dynoxide", "darwin-x64/dynoxide"},
+		"windows/amd64": {"win32-x64/dynoxide.exe"},
+		"windows/arm64": {"win32-arm64/dynoxide.exe", "win32-x64/dynoxide.exe"},
+	} {
+		goos, goarch, _ := strings.Cut(system, "/")
+		got := packaged(goos, goarch)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", system, got, want)
+		}
+		found := false
+		for _, binary := range got {
+			name, _, _ := strings.Cut(binary, "/")
+			npmOS, npmCPU, _ := strings.Cut(name, "-")
+			p := lock.Packages["node_modules/@dynoxide/"+name]
+			found = found || p.Optional && version != "" && p.Version == version && slices.Equal(p.OS, []string{npmOS}) && slices.Equal(p.CPU, []string{npmCPU})
+		}
+		if !found {
+			t.Errorf("%s: package-lock.json has none of %v", system, got)
+		}
+	}
+}
+
+// A database is its owner's alone, whatever the folder lets others do, and also if it was
+// made with wider leave. Names of folders may hold anything.
+func TestDatabaseIsPrivate(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "Daten für den \"Test\"")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		e, err := Start(t.Context(), Options{DataDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := CreateLimitsTable(t.Context(), Client(e.URL), "limits"); err != nil {
+			t.Error(err)
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "*"))
+		if err != nil || len(files) == 0 {
+			t.Errorf("no files: %v", err)
+		}
+		for _, file := range files {
+			info, err := os.Stat(file)
+			if err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%v: %v", info, err)
+			}
+			if err := os.Chmod(file, 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+		_ = e.Close()
+	}
+}
