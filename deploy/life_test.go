@@ -82,6 +82,11 @@ func (w *world) live() {
 		w.admin("POST", "/admin/limits/clear", nil, string(body))
 	}
 
+	w.admin("POST", "/admin/block", nil, `{"email":"ann@example.com","for":"10m"}`)
+	w.advance(4 * time.Second)
+	w.isEnvelope(w.chat(w.generate, ann, "docqa", "Hello", http.StatusForbidden))
+	w.admin("POST", "/admin/unblock", nil, `{"user":"ann"}`)
+
 	w.advance(20 * time.Minute)
 	w.chat(w.generate, anybody, "docqa", "Hello", http.StatusForbidden)
 	w.chat(w.generate, dan, "docqa", "Hello", http.StatusOK) // sweeps the dead call, whose minute is closed

@@ -134,7 +134,7 @@ func adminRoutes(s *stack, p *problems) {
 		}
 	}
 	slices.Sort(routes)
-	p.equal("admin routes", strings.Join(routes, ", "), "GET /admin/fuse, GET /admin/limits, POST /admin/limits/clear, PUT /admin/fuse")
+	p.equal("admin routes", strings.Join(routes, ", "), "GET /admin/fuse, GET /admin/limits, POST /admin/block, POST /admin/limits/clear, POST /admin/unblock, PUT /admin/fuse")
 	p.equal("AWS_IAM", at(s.get("Api", "Body"), "components", "securitySchemes", "AWS_IAM", "x-amazon-apigateway-authtype"), "awsSigv4")
 	// Who has the policy may call just these.
 	var granted []string
@@ -711,6 +711,7 @@ func TestMutations(t *testing.T) {
 		{"streaming", "{Type: REGIONAL}", "{Type: EDGE}"},
 		{"admin", "Path: /admin/fuse, Method: PUT, Auth: {Authorizer: AWS_IAM, InvokeRole: NONE}", "Path: /admin/fuse, Method: PUT"},
 		{"admin", "Method: GET, Auth: {Authorizer: AWS_IAM, InvokeRole: NONE}}\n        SetFuse", "Method: GET, Auth: {Authorizer: AWS_IAM}}\n        SetFuse"},
+		{"admin", "Path: /admin/block, Method: POST, Auth: {Authorizer: AWS_IAM, InvokeRole: NONE}", "Path: /admin/block, Method: POST"},
 		{"admin", "${StageName}/PUT/admin/fuse", "${StageName}/*"},
 		{"gateway responses", `"param":null,"code":"request_refused"}}`, `"param":null,"code":"request_refused"}`},
 		{"gateway responses", `"message":$context.error.messageString`, `"message":"$context.error.message"`},

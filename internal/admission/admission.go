@@ -73,6 +73,9 @@ type Caller struct {
 	Tier *policy.Tier
 	// Client is what tells the callers of a network apart; only of limits.Network.
 	Client string
+	// Networks are the keys of the networks that may have got a pass, today's and
+	// yesterday's; only of limits.Pass.
+	Networks []string
 	// Jitter moves the share of the limits from which on a client is challenged, so that
 	// it cannot be read off: a factor about 1. Only of limits.Network.
 	Jitter float64

@@ -56,6 +56,10 @@ func TestRefusals(t *testing.T) {
 		"the fuse is open": {feature: "docqa", before: func(g *rig, _ Caller) {
 			g.setFuse(fuse.Open, g.now().Add(7*time.Minute))
 		}, want: Refusal{Kind: SwitchedOff, Wait: 7 * time.Minute}},
+		"a block of the caller": {feature: "docqa", before: func(g *rig, c Caller) { g.block(c.Key()) }, want: Refusal{Kind: Blocked}},
+		"a block of the network of a pass": {feature: "open", caller: func(g *rig) Caller {
+			return Caller{Kind: limits.Pass, ID: "P", Tier: g.Policy.Tiers[policy.Anonymous], Networks: []string{"net#TODAY", "net#YESTERDAY"}}
+		}, before: func(g *rig, _ Caller) { g.block("net#YESTERDAY") }, want: Refusal{Kind: Blocked}},
 		"the fuse is open without an end": {feature: "docqa", before: func(g *rig, _ Caller) { g.setFuse(fuse.Open, time.Time{}) },
 			want: Refusal{Kind: SwitchedOff, Wait: time.Minute}},
 		"the fuse cuts off visitors": {feature: "docqa", caller: func(g *rig) Caller { return g.visitor("N", "CLIENTAA") }, before: func(g *rig, _ Caller) {
@@ -113,7 +117,10 @@ func TestRefusals(t *testing.T) {
 					tt.want.Requested != 0 && (r.Requested != tt.want.Requested || r.Remaining != 0 || r.Affordable != 0) {
 					t.Errorf("%s %+v, want %s %+v of %q", r.Kind, r, tt.want.Kind, tt.want, tt.limit)
 				}
-				byFuse := r.Kind == SwitchedOff || r.Kind == ChallengeDue && tt.feature == "docqa"
+				if blocked := r.Kind == Blocked; blocked != !r.Until.IsZero() || blocked && !r.Until.Equal(g.blockEnd()) {
+					t.Errorf("blocked until %s", r.Until)
+				}
+				byFuse := r.Kind == SwitchedOff || r.Kind == Blocked || r.Kind == ChallengeDue && tt.feature == "docqa"
 				if byFuse && known && g.sends.Load() != sent {
 					t.Error("something was taken, and the fuse was known to refuse")
 				}

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,7 +36,10 @@ func (a *Admission) throughFuse(ctx context.Context) *Refusal {
 }
 
 // obey holds a caller against the fuse.
-func (c *Controller) obey(caller Caller, s fuse.Setting) *Refusal {
+func (c *Controller) obey(caller Caller, s fuse.Status) *Refusal {
+	if b, blocked := c.blocked(caller, s); blocked {
+		return &Refusal{Kind: Blocked, Until: b.Until}
+	}
 	switch {
 	case s.State == fuse.Open, s.State == fuse.AnonymousOff && caller.Kind != limits.User:
 		r := &Refusal{Kind: SwitchedOff, Wait: time.Minute}
@@ -47,4 +51,13 @@ func (c *Controller) obey(caller Caller, s fuse.Setting) *Refusal {
 		return &Refusal{Kind: ChallengeDue}
 	}
 	return nil
+}
+
+// blocked is the block of a caller. Who holds a pass is blocked with the network that got
+// it, too: else a blocked network would need no more than a solved challenge.
+func (c *Controller) blocked(caller Caller, s fuse.Status) (fuse.Block, bool) {
+	if len(s.Blocks) == 0 {
+		return fuse.Block{}, false // as nearly always
+	}
+	return s.Blocks.Of(c.Now(), append(slices.Clone(caller.Networks), caller.Key())...)
 }

@@ -28,6 +28,7 @@ const (
 
 	// Fuse, pools and limits. What was taken has been given back.
 
+	Blocked        Kind = "blocked"         // the caller is, Until a time
 	SwitchedOff    Kind = "switched off"    // by the fuse. Wait: until it ends by itself, or a minute
 	ChallengeDue   Kind = "challenge due"   // by the fuse, or as the caller has used a share of the limits
 	PassUsedUp     Kind = "pass used up"    // so a challenge is due, too
@@ -40,7 +41,7 @@ const (
 
 // Kinds are all of them, for whoever must have an answer to each.
 var Kinds = []Kind{NoSuchFeature, FeatureClosed, TooManyMessages, SystemMessage, FormatNotTaken, TooLong, TooManyTokens, NothingFits,
-	SwitchedOff, ChallengeDue, PassUsedUp, OverLimit, TooManyOpen, CeilingReached, StoreDown, CallerLeft}
+	Blocked, SwitchedOff, ChallengeDue, PassUsedUp, OverLimit, TooManyOpen, CeilingReached, StoreDown, CallerLeft}
 
 // Refusal says why a call is not made, in figures. Which of them are set is up to the
 // kind; the rest are zero.
@@ -48,6 +49,8 @@ type Refusal struct {
 	Kind Kind
 	// Wait is when to come back.
 	Wait time.Duration
+	// Until is when a block ends.
+	Until time.Time
 	// Limit is what denied. Requested and Remaining are in its unit: asked for, rounded
 	// up; the most that would have fitted, rounded down.
 	Limit                limits.Limit

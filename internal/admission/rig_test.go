@@ -221,6 +221,16 @@ func (g *rig) drain(pool string) {
 	}
 }
 
+// blockEnd is when what block blocks is free again.
+func (g *rig) blockEnd() time.Time { return g.now().Truncate(time.Hour).Add(3 * time.Hour) }
+
+func (g *rig) block(key string) {
+	g.t.Helper()
+	if err := fuse.NewWriter(g.db, g.table, g.now).Block(g.t.Context(), key, fuse.Block{Until: g.blockEnd(), SetBy: "test"}); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
 func (g *rig) setFuse(s fuse.State, until time.Time) {
 	g.t.Helper()
 	if err := fuse.NewWriter(g.db, g.table, g.now).Set(g.t.Context(), fuse.Setting{State: s, Until: until, SetBy: "test"}); err != nil {

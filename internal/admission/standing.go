@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
@@ -10,6 +11,8 @@ import (
 // Standing is how a caller stands at a moment.
 type Standing struct {
 	Fuse fuse.State
+	// Blocked is until when the caller is blocked; zero: not at all.
+	Blocked time.Time
 	// ChallengeDue: the next call would be asked for a challenge.
 	ChallengeDue bool
 	Limits       []limits.View // of the tier, then the quotas of the features that are open to it
@@ -31,6 +34,9 @@ func (c *Controller) Standing(ctx context.Context, caller Caller) (Standing, *Re
 		return Standing{}, &Refusal{Kind: StoreDown}
 	}
 	s := Standing{Fuse: setting.State}
+	if b, blocked := c.blocked(caller, setting); blocked {
+		s.Blocked = b.Until
+	}
 	if blown := c.obey(caller, setting); blown != nil {
 		s.ChallengeDue = blown.Kind == ChallengeDue
 	}

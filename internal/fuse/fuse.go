@@ -1,12 +1,13 @@
 // Package fuse reads and sets the state by which calls are cut off when too much is
-// being spent.
+// being spent, and the short list of identities that are blocked. Both are in one item.
 //
 // Guarantees: a process asks the store at most once in freshFor, however many
 // requests it serves, and those that wait share the answer. A state is obeyed at
 // most freshFor late, counted from when it was asked for, also by a process that was
 // frozen meanwhile. It ends by itself at its time. While the store cannot be read the
 // last known state holds; if it was never read there is none, only an error. What an
-// operator set is never overridden by the alarm.
+// operator set is never overridden by the alarm. Who sets the state keeps the blocks, and
+// who changes a block keeps the state and the other blocks. There are MaxBlocks at most.
 package fuse
 
 import (
@@ -50,10 +51,16 @@ type Setting struct {
 	SetBy string
 }
 
-// at is the setting that holds at now.
-func (s Setting) at(now time.Time) Setting {
+// Status is all of the fuse: what is cut off, and who.
+type Status struct {
+	Setting
+	Blocks Blocks // not to be changed
+}
+
+// at is the status with the setting that holds at now.
+func (s Status) at(now time.Time) Status {
 	if !s.Until.IsZero() && !now.Before(s.Until) {
-		return Setting{State: Closed}
+		s.Setting = Setting{State: Closed}
 	}
 	return s
 }
@@ -78,7 +85,7 @@ type Reader struct {
 	now   func() time.Time
 
 	mu      sync.Mutex
-	last    Setting
+	last    Status
 	asked   time.Time // when last was asked for; zero: it never was read
 	reading *reading  // the one under way; nil: there is none
 	err     error     // of the last reading
@@ -96,7 +103,7 @@ func NewReader(db DynamoDB, table string, now func() time.Time) *Reader {
 }
 
 // Fresh gives the state if it was asked for a moment ago.
-func (r *Reader) Fresh() (Setting, bool) {
+func (r *Reader) Fresh() (Status, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
@@ -116,9 +123,9 @@ func fresh(now, asked time.Time) bool {
 //
 // Whoever begins must wait, even if the state is of no use any more: Lambda may freeze
 // the process after the answer, and a read that is then under way ends as an old one.
-func (r *Reader) Begin(ctx context.Context) (wait func() (Setting, error)) {
+func (r *Reader) Begin(ctx context.Context) (wait func() (Status, error)) {
 	if last, ok := r.Fresh(); ok {
-		return func() (Setting, error) { return last, nil }
+		return func() (Status, error) { return last, nil }
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +135,7 @@ func (r *Reader) Begin(ctx context.Context) (wait func() (Setting, error)) {
 		go r.refresh(context.WithoutCancel(ctx), r.reading)
 	}
 	reading := r.reading
-	return func() (Setting, error) {
+	return func() (Status, error) {
 		<-reading.ended
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -139,7 +146,7 @@ func (r *Reader) Begin(ctx context.Context) (wait func() (Setting, error)) {
 			reading = next
 		}
 		if r.asked.IsZero() {
-			return Setting{}, r.err
+			return Status{}, r.err
 		}
 		return r.last.at(r.now()), nil
 	}
@@ -148,7 +155,7 @@ func (r *Reader) Begin(ctx context.Context) (wait func() (Setting, error)) {
 func (r *Reader) refresh(ctx context.Context, this *reading) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	setting, err := get(ctx, r.db, r.table)
+	status, err := get(ctx, r.db, r.table)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer close(this.ended)
@@ -157,37 +164,47 @@ func (r *Reader) refresh(ctx context.Context, this *reading) {
 	}
 	r.reading = nil
 	if r.err = err; err == nil {
-		r.last, r.asked = setting, this.begun
+		r.last, r.asked = status, this.begun
 	}
 }
 
-func get(ctx context.Context, db DynamoDB, table string) (Setting, error) {
+func get(ctx context.Context, db DynamoDB, table string) (Status, error) {
+	item, err := read(ctx, db, table)
+	if err != nil {
+		return Status{}, err
+	}
+	return decode(item)
+}
+
+// read reads the fuse's item; there is none until somebody sets it.
+func read(ctx context.Context, db DynamoDB, table string) (dynamo.Item, error) {
 	out, err := db.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName:      &table,
 		Key:            dynamo.Key(keys.Fuse),
 		ConsistentRead: aws.Bool(true),
 	})
 	if err != nil {
-		return Setting{}, fmt.Errorf("reading the fuse: %w", err)
+		return nil, fmt.Errorf("reading the fuse: %w", err)
 	}
-	return decode(out.Item)
+	return out.Item, nil
 }
 
-// decode reads the fuse's item; there is none until somebody sets it.
-func decode(item dynamo.Item) (Setting, error) {
+func decode(item dynamo.Item) (Status, error) {
 	if item == nil {
-		return Setting{State: Closed}, nil
+		return Status{Setting: Setting{State: Closed}}, nil
 	}
-	s := Setting{State: State(dynamo.TextOf(item, "state")), SetBy: dynamo.TextOf(item, "set_by")}
+	s := Status{Setting: Setting{State: State(dynamo.TextOf(item, "state")), SetBy: dynamo.TextOf(item, "set_by")}}
 	if !s.State.Valid() {
-		return Setting{}, errors.New("the fuse's item has no valid state")
+		return Status{}, errors.New("the fuse's item has no valid state")
 	}
 	if item["until"] != nil {
 		until, ok := dynamo.NumberOf(item, "until")
 		if !ok {
-			return Setting{}, errors.New("the fuse's item has no valid until")
+			return Status{}, errors.New("the fuse's item has no valid until")
 		}
 		s.Until = time.Unix(until, 0)
 	}
-	return s, nil
+	var err error
+	s.Blocks, err = decodeBlocks(item["blocks"])
+	return s, err
 }

@@ -210,7 +210,7 @@ func TestReadAcrossAFreeze(t *testing.T) {
 				old <- "closed"
 				young <- "open"
 			}
-			for _, wait := range []func() (Setting, error){thawed, frozen} {
+			for _, wait := range []func() (Status, error){thawed, frozen} {
 				if s, err := wait(); err != nil || s.State != Open {
 					t.Errorf("%+v, %v is obeyed", s, err)
 				}

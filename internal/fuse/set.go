@@ -15,19 +15,21 @@ import (
 // WriterDB is the part of *dynamodb.Client that a Writer uses.
 type WriterDB interface {
 	DynamoDB
-	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
 }
 
 // writeTimeout bounds a write, with the client's own retries.
 const writeTimeout = 5 * time.Second
 
-// Writer sets the fuse. Each method is one write, or one read, that may be
-// repeated: a reply that got lost is made good by asking again. It is safe for
-// concurrent use.
+// Writer sets the fuse and blocks identities. Whatever a method writes may be written
+// again: a reply that got lost is made good by asking again. It is safe for concurrent
+// use, and so are any number of Writers.
 //
 // The item has the attributes state, set_by, set_at and, unless the state has no end,
-// until; both times in unix seconds.
+// until; both times in unix seconds. The attribute blocks is a map by identity key, of
+// maps of until and set_by. All writes are updates of what they are about, so that each
+// keeps what the others have written. An item that was made by a block has the state
+// closed and neither set_by nor set_at: as if the state was never set.
 type Writer struct {
 	db    WriterDB
 	table string
@@ -39,8 +41,9 @@ func NewWriter(db WriterDB, table string, now func() time.Time) *Writer {
 	return &Writer{db: db, table: table, now: now}
 }
 
-// Current is the setting that holds now, read from the store.
-func (w *Writer) Current(ctx context.Context) (Setting, error) {
+// Current is the fuse as it holds now, read from the store. Some of the blocks may have
+// ended.
+func (w *Writer) Current(ctx context.Context) (Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	s, err := get(ctx, w.db, w.table)
@@ -49,7 +52,7 @@ func (w *Writer) Current(ctx context.Context) (Setting, error) {
 
 // Set sets the fuse, whatever it is: for operators. SetBy must not be empty.
 func (w *Writer) Set(ctx context.Context, s Setting) error {
-	_, err := w.put(ctx, s, nil)
+	_, err := w.update(ctx, s, nil)
 	return err
 }
 
@@ -60,13 +63,12 @@ func (w *Writer) Set(ctx context.Context, s Setting) error {
 // fuse that s.SetBy itself released after decided, when the caller knew of the
 // incident, stays closed too: the incident was over by then.
 func (w *Writer) SetIfFree(ctx context.Context, s Setting, incident, decided time.Time) (applied bool, err error) {
-	return w.put(ctx, s, func(put *dynamodb.PutItemInput) {
-		put.ConditionExpression = aws.String("attribute_not_exists(pk) OR " +
+	return w.update(ctx, s, func(in *dynamodb.UpdateItemInput) {
+		in.ConditionExpression = aws.String("attribute_not_exists(pk) OR " +
 			"(#by = :by AND (#state <> :closed OR attribute_not_exists(#at) OR #at <= :decided)) OR #until <= :now OR " +
 			"(#state = :closed AND attribute_not_exists(#until) AND (attribute_not_exists(#at) OR #at < :incident))")
-		put.ExpressionAttributeNames = map[string]string{"#by": "set_by", "#until": "until", "#state": "state", "#at": "set_at"}
-		put.ExpressionAttributeValues = dynamo.Item{
-			":by": put.Item["set_by"], ":now": dynamo.Seconds(w.now()), ":closed": dynamo.Text(string(Closed)), ":incident": dynamo.Seconds(incident), ":decided": dynamo.Seconds(decided)}
+		in.ExpressionAttributeValues[":closed"], in.ExpressionAttributeValues[":incident"] = dynamo.Text(string(Closed)), dynamo.Seconds(incident)
+		in.ExpressionAttributeValues[":decided"] = dynamo.Seconds(decided)
 	})
 }
 
@@ -89,21 +91,27 @@ func (w *Writer) Release(ctx context.Context, by string) error {
 	return nil
 }
 
-func (w *Writer) put(ctx context.Context, s Setting, condition func(*dynamodb.PutItemInput)) (applied bool, err error) {
+func (w *Writer) update(ctx context.Context, s Setting, condition func(*dynamodb.UpdateItemInput)) (applied bool, err error) {
 	if !s.State.Valid() || s.SetBy == "" {
 		return false, fmt.Errorf("the fuse cannot be set to %q by %q", s.State, s.SetBy)
 	}
-	in := &dynamodb.PutItemInput{TableName: &w.table, Item: dynamo.Item{
-		dynamo.Partition: dynamo.Text(keys.Fuse), "state": dynamo.Text(string(s.State)), "set_by": dynamo.Text(s.SetBy), "set_at": dynamo.Seconds(w.now())}}
+	in := &dynamodb.UpdateItemInput{
+		TableName: &w.table, Key: dynamo.Key(keys.Fuse),
+		UpdateExpression:         aws.String("SET #state = :state, #by = :by, #at = :now REMOVE #until"),
+		ExpressionAttributeNames: map[string]string{"#by": "set_by", "#until": "until", "#state": "state", "#at": "set_at"},
+		ExpressionAttributeValues: dynamo.Item{
+			":state": dynamo.Text(string(s.State)), ":by": dynamo.Text(s.SetBy), ":now": dynamo.Seconds(w.now())},
+	}
 	if !s.Until.IsZero() {
-		in.Item["until"] = dynamo.Seconds(s.Until)
+		in.UpdateExpression = aws.String("SET #state = :state, #by = :by, #at = :now, #until = :until")
+		in.ExpressionAttributeValues[":until"] = dynamo.Seconds(s.Until)
 	}
 	if condition != nil {
 		condition(in)
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	_, err = w.db.PutItem(ctx, in)
+	_, err = w.db.UpdateItem(ctx, in)
 	if _, refused := dynamo.ConditionFailed(err); refused {
 		return false, nil
 	}

@@ -15,6 +15,7 @@ const (
 	TokenExpired         Code = "token_expired"
 	ChallengeRequired    Code = "challenge_required"
 	ChallengeFailed      Code = "challenge_failed"
+	IdentityBlocked      Code = "identity_blocked"
 	FeatureNotAllowed    Code = "feature_not_allowed"
 	OriginNotAllowed     Code = "origin_not_allowed"
 	AdminNotAllowed      Code = "admin_not_allowed"
@@ -23,6 +24,7 @@ const (
 	NotFound             Code = "not_found"
 	MethodNotAllowed     Code = "method_not_allowed"
 	AmbiguousEmail       Code = "ambiguous_email"
+	TooManyBlocks        Code = "too_many_blocks"
 	BodyTooLarge         Code = "body_too_large"
 	UnsupportedMediaType Code = "unsupported_media_type"
 	RateLimitExceeded    Code = "rate_limit_exceeded"
@@ -53,6 +55,7 @@ var codes = map[Code]struct {
 	TokenExpired:         {http.StatusUnauthorized, false},
 	ChallengeRequired:    {http.StatusForbidden, false},
 	ChallengeFailed:      {http.StatusForbidden, false},
+	IdentityBlocked:      {http.StatusForbidden, false},
 	FeatureNotAllowed:    {http.StatusForbidden, false},
 	OriginNotAllowed:     {http.StatusForbidden, false},
 	AdminNotAllowed:      {http.StatusForbidden, false},
@@ -61,6 +64,7 @@ var codes = map[Code]struct {
 	NotFound:             {http.StatusNotFound, false},
 	MethodNotAllowed:     {http.StatusMethodNotAllowed, false},
 	AmbiguousEmail:       {http.StatusConflict, false},
+	TooManyBlocks:        {http.StatusConflict, false},
 	BodyTooLarge:         {http.StatusRequestEntityTooLarge, false},
 	UnsupportedMediaType: {http.StatusUnsupportedMediaType, false},
 	RateLimitExceeded:    {http.StatusTooManyRequests, true}, // if the wait is short

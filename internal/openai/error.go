@@ -20,6 +20,8 @@ type Error struct {
 	Denied     *Denied // of a limit that denied
 	// ChallengeURL is where the challenge is, of a 403 that asks for one.
 	ChallengeURL string
+	// BlockedUntil is when the block of the caller ends, of a 403 that says so.
+	BlockedUntil time.Time
 	Upstream     int // the provider's status, of a 502 or 504; 0: it has sent none
 }
 
@@ -85,9 +87,13 @@ func (e *Error) Envelope() []byte {
 		Wait     *int64 `json:"retry_after_seconds,omitempty"`
 		Upstream int    `json:"upstream_status,omitempty"`
 		URL      string `json:"challenge_url,omitempty"`
+		Blocked  *int64 `json:"blocked_until,omitempty"` // Unix seconds
 	}
 	b := body{Message: e.Message, Type: e.kind(), Code: e.Code, Denied: e.Denied,
 		Wait: e.wait(), Upstream: e.Upstream, URL: e.ChallengeURL}
+	if !e.BlockedUntil.IsZero() {
+		b.Blocked = new(e.BlockedUntil.Unix())
+	}
 	if e.Param != "" {
 		b.Param = &e.Param
 	}

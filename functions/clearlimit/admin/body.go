@@ -11,42 +11,45 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/strictjson"
 )
 
+// object is a body: values by name.
+type object map[string]json.RawMessage
+
 // readObject reads the body: a JSON object with no other names than the allowed
 // ones, each at most once. null counts as absent.
-func readObject(r *request, allowed ...string) (map[string]json.RawMessage, *openai.Error) {
-	body, apiErr := openai.ReadBody(r.Request)
+func readObject(r *request, allowed ...string) (object, *openai.Error) {
+	data, apiErr := openai.ReadBody(r.Request)
 	if apiErr != nil {
 		return nil, apiErr
 	}
-	if !utf8.Valid(body) {
+	if !utf8.Valid(data) {
 		return nil, openai.Errorf(openai.InvalidJSON, "", "The body must be valid JSON.")
 	}
-	members, err := strictjson.Object(body)
+	members, err := strictjson.Object(data)
 	if twice, ok := errors.AsType[*strictjson.DuplicateError](err); ok {
 		return nil, openai.Errorf(openai.InvalidJSON, openai.Clip(twice.Name), "%q stands twice: send it once.", openai.Clip(twice.Name))
 	}
 	if err != nil {
 		return nil, openai.Errorf(openai.InvalidJSON, "", "The body must be a JSON object.")
 	}
-	object := map[string]json.RawMessage{}
+	body := object{}
 next:
 	for _, m := range members {
 		for _, name := range allowed {
 			if m.Name == name {
 				if string(m.Value) != "null" {
-					object[name] = m.Value
+					body[name] = m.Value
 				}
 				continue next
 			}
 		}
 		return nil, openai.Errorf(openai.UnsupportedParameter, openai.Clip(m.Name), "%q is not supported. Supported are: %s.", openai.Clip(m.Name), strings.Join(allowed, ", "))
 	}
-	return object, nil
+	return body, nil
 }
 
 // text reads a string, "" if it is absent.
-func text(object map[string]json.RawMessage, name string) (string, *openai.Error) {
-	raw, there := object[name]
+func text(body object, name string) (string, *openai.Error) {
+	raw, there := body[name]
 	if !there {
 		return "", nil
 	}

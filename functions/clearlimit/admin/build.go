@@ -29,6 +29,7 @@ type Parts struct {
 type DynamoDB interface {
 	bucket.DynamoDB
 	fuse.WriterDB
+	AuditDB
 }
 
 // Build makes a Handler of a policy. It does no I/O: the fuse must be within reach when

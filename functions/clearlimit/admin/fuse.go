@@ -8,6 +8,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/internal/span"
 )
 
 // fuseView is the fuse as it stands.
@@ -51,7 +52,7 @@ func (h *Handler) setFuse(w http.ResponseWriter, r *request) *openai.Error {
 	if !setting.State.Valid() {
 		return openai.Errorf(openai.InvalidValue, "state", "state must be one of closed, challenge, anonymous_off, open.")
 	}
-	if setting.Until, apiErr = h.until(body); apiErr != nil {
+	if setting.Until, apiErr = h.until(body, "The fuse"); apiErr != nil {
 		return apiErr
 	}
 	reason, apiErr := text(body, "reason")
@@ -72,12 +73,12 @@ func (h *Handler) setFuse(w http.ResponseWriter, r *request) *openai.Error {
 	return h.showFuse(w, r)
 }
 
-// longestFuse is the longest time for which the fuse may be set.
-const longestFuse = 366 * 24 * time.Hour
+// longest is the longest time for which the fuse may be set, or somebody blocked.
+const longest = 366 * 24 * time.Hour
 
-// until is when a setting ends: "until" in Unix seconds or RFC 3339, or "for" a
-// duration such as 1h30m; zero if neither is there.
-func (h *Handler) until(body map[string]json.RawMessage) (time.Time, *openai.Error) {
+// until is when what a request sets ends: "until" in Unix seconds or RFC 3339, or "for"
+// a duration such as 1h30m or 1d; zero if neither is there.
+func (h *Handler) until(body object, what string) (time.Time, *openai.Error) {
 	now := h.Now()
 	var until time.Time
 	field := "until"
@@ -97,16 +98,16 @@ func (h *Handler) until(body map[string]json.RawMessage) (time.Time, *openai.Err
 		if apiErr != nil {
 			return time.Time{}, apiErr
 		}
-		d, err := time.ParseDuration(text)
+		d, err := span.Parse(text)
 		if err != nil {
-			return time.Time{}, openai.Errorf(openai.InvalidValue, "for", "for must be a duration such as 30m or 2h.")
+			return time.Time{}, openai.Errorf(openai.InvalidValue, "for", "for must be a duration such as 30m, 2h or 1d.")
 		}
 		until = now.Add(d)
 	default:
 		return time.Time{}, nil
 	}
-	if d := until.Sub(now); d < time.Second || d > longestFuse {
-		return time.Time{}, openai.Errorf(openai.InvalidValue, field, "The fuse must end at least a second and at most %d days from now.", int(longestFuse.Hours()/24))
+	if d := until.Sub(now); d < time.Second || d > longest {
+		return time.Time{}, openai.Errorf(openai.InvalidValue, field, "%s must end at least a second and at most %d days from now.", what, int(longest.Hours()/24))
 	}
 	return until, nil
 }

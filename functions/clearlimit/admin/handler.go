@@ -1,5 +1,6 @@
 // Package admin is the clearlimit function: an http.Handler by which support
-// unblocks people, and operators set the fuse or forgive a pool's debt.
+// clears people's limits, and operators set the fuse, block somebody or forgive a pool's
+// debt.
 //
 // Guarantees: nobody gets in whom API Gateway has not named by an IAM identity
 // that the policy allows. Nothing is changed of which no audit item says who
@@ -71,6 +72,8 @@ func New(cfg Config) *Handler {
 	return &Handler{cfg, map[string]map[string]route{
 		"/admin/limits/clear": {http.MethodPost: (*Handler).clear},
 		"/admin/limits":       {http.MethodGet: (*Handler).limits},
+		"/admin/block":        {http.MethodPost: (*Handler).block},
+		"/admin/unblock":      {http.MethodPost: (*Handler).unblock},
 		"/admin/fuse":         {http.MethodGet: (*Handler).showFuse, http.MethodPut: (*Handler).setFuse},
 	}}
 }

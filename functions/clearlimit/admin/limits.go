@@ -85,11 +85,12 @@ func (h *Handler) limits(w http.ResponseWriter, r *request) *openai.Error {
 		Challenge struct {
 			Required bool `json:"required"`
 		} `json:"challenge"`
+		Blocked  *blockView  `json:"blocked,omitempty"`
 		Limits   []limitView `json:"limits"`
 		InFlight int         `json:"in_flight"`
 		Holds    []hold      `json:"holds"`
 	}
-	view.Identity, view.Fuse = h.identityView(t), setting.State
+	view.Identity, view.Fuse, view.Blocked = h.identityView(t), setting.State, h.blockOf(t.key(), setting)
 	view.Challenge.Required = h.Policy.Challenge != nil && t.kind == limits.Network && setting.State == fuse.Challenge
 	view.Limits, view.InFlight, view.Holds = []limitView{}, t.state.InFlight, []hold{}
 	for _, l := range h.held(t) {

@@ -27,43 +27,52 @@ var whom = []string{"user", "email", "identity"}
 // find finds the identity that a request names. One that has never called does not
 // exist, and nothing here makes it.
 func (h *Handler) find(r *request, field func(string) (string, *openai.Error)) (*target, *openai.Error) {
-	var by, name string
+	t, by, apiErr := h.named(r, field)
+	if apiErr == nil && !t.state.Exists {
+		apiErr = openai.Errorf(openai.IdentityNotFound, by.field, "Nothing is known of %q: check the spelling. If that is right, they have not called for so long that all their limits are full.", openai.Clip(by.value))
+	}
+	return t, apiErr
+}
+
+// namedBy is how a request names an identity.
+type namedBy struct{ field, value string }
+
+// named gives the identity that a request names, which may have no item.
+func (h *Handler) named(r *request, field func(string) (string, *openai.Error)) (*target, namedBy, *openai.Error) {
+	var by namedBy
 	for _, w := range whom {
 		value, err := field(w)
 		if err != nil {
-			return nil, err
+			return nil, by, err
 		}
 		if value == "" {
 			continue
 		}
-		if by != "" {
-			return nil, openai.Errorf(openai.InvalidValue, w, "Name one of user, email and identity, not several.")
+		if by.field != "" {
+			return nil, by, openai.Errorf(openai.InvalidValue, w, "Name one of user, email and identity, not several.")
 		}
-		by, name = w, value
+		by = namedBy{w, value}
 	}
 	var t *target
 	var apiErr *openai.Error
-	switch by {
+	switch by.field {
 	case "":
-		return nil, openai.Errorf(openai.InvalidValue, "user", "Say whose limits: name a user, an email or an identity.")
+		return nil, by, openai.Errorf(openai.InvalidValue, "user", "Say who is meant: name a user, an email or an identity.")
 	case "user":
-		t, apiErr = userNamed(by, name)
+		t, apiErr = userNamed(by.field, by.value)
 	case "email":
-		t, apiErr = h.byEmail(r, name)
+		t, apiErr = h.byEmail(r, by.value)
 	default:
-		t, apiErr = identityNamed(name)
+		t, apiErr = identityNamed(by.value)
 	}
 	if apiErr != nil {
-		return nil, apiErr
+		return nil, by, apiErr
 	}
 	var err error
 	if t.state, err = h.Buckets.Peek(r.Context(), t.key()); err != nil {
-		return nil, unavailable(r, err)
+		return nil, by, unavailable(r, err)
 	}
-	if !t.state.Exists {
-		return nil, openai.Errorf(openai.IdentityNotFound, by, "Nothing is known of %q: check the spelling. If that is right, they have not called for so long that all their limits are full.", openai.Clip(name))
-	}
-	return t, nil
+	return t, by, nil
 }
 
 func userNamed(field, sub string) (*target, *openai.Error) {
@@ -115,5 +124,5 @@ func identityNamed(identity string) (*target, *openai.Error) {
 	case ok:
 		return &target{kind: limits.Kind(kind), id: id}, nil
 	}
-	return nil, openai.Errorf(openai.InvalidValue, "identity", "identity must be user#ID, net#KEY or pass#KEY, as the log and the person's own /v1/limits show it, or pool#NAME.")
+	return nil, openai.Errorf(openai.InvalidValue, "identity", "identity must be user#ID, net#KEY or pass#KEY, as the log and the person's own /v1/limits show it; or, for limits, pool#NAME.")
 }

@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/local/engine"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
@@ -452,6 +455,58 @@ func TestFuseIsObeyed(t *testing.T) {
 		t.Errorf("%s after the fuse's time", code)
 	}
 	g.wantNothingOpen("user#123")
+}
+
+// A block is obeyed within seconds, by nobody else, and ends by itself. That of a network
+// holds for the passes that the network got.
+func TestBlocksAreObeyed(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, siege)
+	g.freeze(0)
+	const addr, other = "203.0.113.7:1", "198.51.100.7:1"
+	pass, ann := g.solve(addr), g.token("ann", "")
+	withPass := func() answer {
+		r := g.visitRequest(addr, "browser", question)
+		r.Header.Set("X-Challenge-Pass", pass)
+		return g.do(r)
+	}
+	callers := map[string]func() answer{
+		"user#ann": func() answer { return g.chat(ann, question) }, "user#bob": func() answer { return g.chat(g.token("bob", ""), question) },
+		"net": func() answer { return g.visit(addr, "browser", question) }, "other net": func() answer { return g.visit(other, "browser", question) },
+		"pass": withPass,
+	}
+	w := fuse.NewWriter(engine.Client(enginetest.URL()), g.bucket.Table, g.now)
+	for _, tc := range []struct {
+		key     string
+		blocked []string
+	}{
+		{"user#ann", []string{"user#ann"}},
+		{g.limitsOf(addr, "").Identity.ID, []string{"net", "pass"}},
+		{g.limitsOf(addr, pass).Identity.ID, []string{"pass"}},
+	} {
+		until := g.now().Add(90 * time.Second)
+		check.OK(t, w.Block(t.Context(), tc.key, fuse.Block{Until: until, SetBy: "arn:of-somebody"}))
+		g.freeze(4 * time.Second)
+		for name, call := range callers {
+			used, a := g.usedTokens(), call()
+			if !slices.Contains(tc.blocked, name) {
+				check.That(t, a.status == http.StatusOK, "%s while %s is blocked: %d %s", name, tc.key, a.status, a.body)
+				continue
+			}
+			e := g.wireError(a)
+			check.That(t, a.status == http.StatusForbidden && e.Code == "identity_blocked" && strings.Contains(e.Message, until.UTC().Format("2 January 2006 15:04:05 UTC")) &&
+				strings.Contains(a.body, fmt.Sprintf(`"blocked_until":%d`, until.Unix())) && !strings.Contains(a.body, "somebody") &&
+				a.header.Get("X-Should-Retry") == "false" && g.usedTokens() == used, "%s: %d %s", name, a.status, a.body)
+		}
+		a := g.do(g.request(http.MethodGet, "/v1/limits", ann, ""))
+		check.Equal(t, strings.Contains(a.body, fmt.Sprintf(`"blocked_until":%d`, until.Unix())), tc.key == "user#ann", "shown in the limits of ann")
+		g.freeze(90 * time.Second)
+		for name, call := range callers {
+			a := call()
+			check.That(t, a.status == http.StatusOK, "%s after the block: %d %s", name, a.status, a.body)
+		}
+	}
+	g.wantNothingOpen("user#ann")
 }
 
 func TestFuseNeverRead(t *testing.T) {

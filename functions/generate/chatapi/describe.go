@@ -74,10 +74,14 @@ func (h *Handler) limits(w http.ResponseWriter, r *http.Request, e *entry) *open
 		Challenge struct {
 			Required bool `json:"required"`
 		} `json:"challenge"`
-		Limits []limits.View `json:"limits"`
+		Blocked *int64        `json:"blocked_until,omitempty"` // Unix seconds
+		Limits  []limits.View `json:"limits"`
 	}
 	view.Identity.Kind, view.Identity.ID, view.Identity.Tier = id.Kind.Shown(), id.shownID(), id.Tier.Name
 	view.Fuse, view.Challenge.Required, view.Limits = string(standing.Fuse), standing.ChallengeDue, standing.Limits
+	if until := standing.Blocked; !until.IsZero() {
+		view.Blocked = new(until.Unix())
+	}
 	openai.Answer(w, view)
 	return nil
 }

@@ -70,7 +70,11 @@ func (h *Handler) identifyAnonymous(r *http.Request) (identity, *openai.Error) {
 		if err != nil {
 			return identity{}, h.challengeFailed(r, err)
 		}
-		return identity{Caller: admission.Caller{Kind: limits.Pass, ID: pass.ID, Tier: tier}}, nil
+		caller := admission.Caller{Kind: limits.Pass, ID: pass.ID, Tier: tier}
+		for _, network := range at.networks {
+			caller.Networks = append(caller.Networks, limits.Network.Key(network))
+		}
+		return identity{Caller: caller}, nil
 	}
 	client, err := h.Networks.Client(at.signals, h.Now())
 	if err != nil {

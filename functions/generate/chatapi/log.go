@@ -82,7 +82,7 @@ func (e *entry) metrics() []emf.Group {
 		add("Challenged", emf.Count, 1)
 	case e.limit != "":
 		denied = emf.Group{Dimensions: []emf.Dimension{{Name: "Limit", Value: e.limit}}, Metrics: []emf.Metric{{Name: "Denied", Unit: emf.Count, Value: 1}}}
-	case e.outcome == string(openai.SpendCeilingReached), e.outcome == string(openai.FuseOpen), e.outcome == string(openai.StoreUnavailable):
+	case e.outcome == string(openai.SpendCeilingReached), e.outcome == string(openai.FuseOpen), e.outcome == string(openai.IdentityBlocked), e.outcome == string(openai.StoreUnavailable):
 		denied = emf.Group{Dimensions: []emf.Dimension{{Name: "Limit", Value: e.outcome}}, Metrics: []emf.Metric{{Name: "Denied", Unit: emf.Count, Value: 1}}}
 	}
 	return []emf.Group{offer, denied, overran}

@@ -36,6 +36,10 @@ func (h *Handler) refused(r *http.Request, x *admission.Refusal, id identity, fe
 	case admission.NothingFits:
 		return openai.Errorf(openai.InputTooLong, "messages", "Nothing of the input fits.")
 
+	case admission.Blocked:
+		e := openai.Errorf(openai.IdentityBlocked, "", "You are blocked until %s.", x.Until.UTC().Format("2 January 2006 15:04:05 UTC"))
+		e.BlockedUntil = x.Until
+		return e
 	case admission.SwitchedOff:
 		return later(openai.FuseOpen, x.Wait, "This service is switched off for the moment.")
 	case admission.ChallengeDue:

@@ -52,10 +52,10 @@
 //
 // # Permissions
 //
-// On Limits dynamodb:GetItem of "alarm", "fuse" and "pool#...", PutItem of "alarm" and
-// "fuse", UpdateItem of "fuse"; on Spend dynamodb:Query and UpdateItem (roll-ups);
-// sns:Publish to the topic; cloudwatch:PutMetricData. A run that must make many
-// roll-ups takes a while: 2 minutes are a good timeout.
+// On Limits dynamodb:GetItem of "alarm", "fuse" and "pool#...", PutItem of "alarm",
+// UpdateItem of "fuse"; on Spend dynamodb:Query and UpdateItem (roll-ups); sns:Publish
+// to the topic; cloudwatch:PutMetricData. A run that must make many roll-ups takes a
+// while: 2 minutes are a good timeout.
 //
 // # Trust
 //
@@ -71,6 +71,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
@@ -94,6 +95,7 @@ type Ledger interface {
 type DynamoDB interface {
 	bucket.DynamoDB
 	fuse.WriterDB
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 }
 
 // SNS is the part of *sns.Client that a Handler uses.

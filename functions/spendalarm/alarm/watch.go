@@ -164,7 +164,7 @@ func (h *Handler) tendFuse(ctx context.Context, now, decided time.Time, s state,
 }
 
 // readFuse takes the fuse's setting; without one it stays unknown.
-func (r *Result) readFuse(s fuse.Setting, err error) {
+func (r *Result) readFuse(s fuse.Status, err error) {
 	if err != nil {
 		return
 	}

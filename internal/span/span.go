@@ -1,0 +1,39 @@
+// Package span reads durations as people type them.
+package span
+
+import (
+	"errors"
+	"math"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// days are the days that a duration may begin with.
+var days = regexp.MustCompile(`^([0-9]+)d`)
+
+// Parse reads a duration as time.ParseDuration does, and one that begins with whole days
+// of 24 hours: 90s, 1h30m, 1d, 1d12h. The error is for whoever knows a better one.
+func Parse(s string) (time.Duration, error) {
+	found := days.FindStringSubmatch(s)
+	if found == nil {
+		return time.ParseDuration(s)
+	}
+	n, err := strconv.ParseInt(found[1], 10, 64)
+	if err != nil || n > int64(math.MaxInt64/(24*time.Hour)) {
+		return 0, errors.New("too many days")
+	}
+	whole, rest := time.Duration(n)*24*time.Hour, time.Duration(0)
+	if more := s[len(found[0]):]; more != "" {
+		if more[0] == '-' || more[0] == '+' {
+			return 0, errors.New("a sign after the days")
+		}
+		if rest, err = time.ParseDuration(more); err != nil {
+			return 0, err
+		}
+	}
+	if rest > math.MaxInt64-whole {
+		return 0, errors.New("too long")
+	}
+	return whole + rest, nil
+}
