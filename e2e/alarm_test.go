@@ -232,7 +232,7 @@ func TestAlarm(t *testing.T) {
 		then           func()
 	}{
 		{"fuse show", `the fuse is anonymous_off until .* UTC, set by alarm\n`, nil},
-		{"limits 'net#", `net#\S+: 0 calls in flight; the fuse is anonymous_off\nLIMIT (?s:.*)tokens (?s:.*)`, nil},
+		{"limits 'net#", `net#\S+: 0 calls in flight; the fuse is anonymous_off\ntier: anonymous\nLIMIT (?s:.*)tokens (?s:.*)`, nil},
 		{"fuse set challenge", `the fuse is challenge` + until, nil},
 		{"fuse set anonymous_off", `the fuse is anonymous_off` + until, nil},
 		{"fuse set open", `the fuse is open` + until, func() { obeyed("no instance serves users", user, true) }},

@@ -225,6 +225,7 @@ func TestSupport(t *testing.T) {
 		d.complete(t, ann, draft)
 	}
 	wantText(t, d.must(t, "limits", "ann@example.com"), `user auth0\|ann: 0 calls in flight; the fuse is closed
+tier: user
 LIMIT     FOR TIER  LEFT       OF         PER    FULL IN
 requests  user      489        500        2400h  \S+
 tokens    user      \d+       5000       2400h  \S+

@@ -29,7 +29,6 @@ import (
 type adminFlags struct {
 	Endpoint string `help:"The deployment's address, stage included, or where dev runs ($TOKENFUSE_ENDPOINT)." placeholder:"URL"`
 	Stack    string `help:"The deployment's CloudFormation stack, which tells the address ($TOKENFUSE_STACK)." placeholder:"NAME"`
-	JSON     bool   `name:"json" help:"Print the answer as it came, for programs."`
 }
 
 // adminTimeout bounds a call, finding the credentials included.
@@ -54,7 +53,7 @@ func (a adminFlags) call(ctx context.Context, s streams, method, route string, b
 			return err
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(endpoint, "/")+route, bytes.NewReader(payload))
+	req, err := http.NewRequestWithContext(ctx, method, endpoint+route, bytes.NewReader(payload))
 	if err != nil {
 		return err
 	}
@@ -72,7 +71,7 @@ func (a adminFlags) call(ctx context.Context, s streams, method, route string, b
 	if err := json.Unmarshal(got, answer); err != nil {
 		return fmt.Errorf("%s gave no readable answer: is it a deployment of tokenfuse?", endpoint)
 	}
-	if a.JSON {
+	if s.json {
 		fmt.Fprintf(s.out, "%s\n", got)
 	}
 	return nil
@@ -101,10 +100,7 @@ func (a adminFlags) address(ctx context.Context, cfg aws.Config) (string, error)
 		}
 		from = "the output of stack " + a.Stack
 	}
-	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", fmt.Errorf("%s must be an address such as https://ID.execute-api.REGION.amazonaws.com/STAGE", from)
-	}
-	return address, nil
+	return rootOf(from, address)
 }
 
 // regional is the name that API Gateway gives to a deployment.
@@ -150,7 +146,7 @@ func send(req *http.Request, endpoint, region string) ([]byte, error) {
 	_ = json.Unmarshal(body, &failed) // what is no JSON has no message
 	switch said := printable(failed.Error.Message); {
 	case said != "":
-		return nil, errors.New(said)
+		return nil, &failure{Message: said, Code: printable(failed.Error.Code)}
 	case res.StatusCode == http.StatusForbidden:
 		return nil, fmt.Errorf("the signature was refused (%s): check whose credentials these are (`aws sts get-caller-identity`; dev prints a new pair at each start), that they may call the route, that the address ends with the stage, and the region, which was %s", printable(failed.Message), region)
 	}

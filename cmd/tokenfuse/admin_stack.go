@@ -22,8 +22,10 @@ func (a *adminFlags) AfterApply() error {
 	case a.Endpoint != "" || a.Stack != "":
 		return nil
 	}
-	a.Endpoint, a.Stack = os.Getenv("TOKENFUSE_ENDPOINT"), os.Getenv("TOKENFUSE_STACK")
+	a.Endpoint, a.Stack = environmentEndpoint(), os.Getenv("TOKENFUSE_STACK")
 	switch {
+	case a.Stack != "" && os.Getenv("TOKENFUSE_ENDPOINT") == "":
+		a.Endpoint = "" // TOKENFUSE_URL was never about stacks
 	case a.Endpoint != "" && a.Stack != "":
 		return errors.New("TOKENFUSE_ENDPOINT and TOKENFUSE_STACK are both set: unset one of them, or use --endpoint or --stack")
 	case a.Endpoint == "" && a.Stack == "":
@@ -57,7 +59,7 @@ func stackEndpoint(ctx context.Context, cfg aws.Config, stack string) (string, e
 	for _, name := range endpointOutputs {
 		for _, output := range found.Stacks[0].Outputs {
 			if aws.ToString(output.OutputKey) == name {
-				return strings.TrimSuffix(strings.TrimRight(aws.ToString(output.OutputValue), "/"), "/v1"), nil
+				return aws.ToString(output.OutputValue), nil
 			}
 		}
 	}

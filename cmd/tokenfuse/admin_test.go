@@ -132,6 +132,7 @@ func TestAdminCommands(t *testing.T) {
 	t.Setenv("TOKENFUSE_ENDPOINT", d.url+"/prod/")
 	for _, step := range []struct{ args, want string }{
 		{"limits jane@example.com", `user 123: 1 calls in flight; the fuse is closed
+tier: pro or user, as the token of the user says
 LIMIT   FOR TIER   LEFT       OF         PER  FULL IN
 tokens  user       25000      50000      1h   30m
 tokens  pro        50000      100000     1h   30m
@@ -151,7 +152,13 @@ cv      user, pro  10           10         10         24h
 `},
 		{"fuse show", "the fuse is closed\n"},
 		{"fuse set challenge --for 1h --endpoint " + d.url, "the fuse is challenge until 2026-11-30 13:00:00 UTC, set by " + supportARN + "\n"},
-		{"fuse set open --reason emergency", "the fuse is open, set by " + supportARN + "\n"},
+		{"fuse set open --reason emergency", "the fuse is open until 2026-11-30 13:00:00 UTC, set by " + supportARN + "\nnote: an hour, since no time was given: --for gives one, and --no-end none\n"},
+		{"fuse set open --for 1d12h", "the fuse is open until 2026-12-02 00:00:00 UTC, set by " + supportARN + "\n"},
+		{"fuse set open --no-end", "the fuse is open, set by " + supportARN + "\n"},
+		{"unblock jane@example.com", "user 123 was not blocked: nothing was changed\n"},
+		{"block jane@example.com --for 1d --reason ticket", "user 123 is blocked until 2026-12-01 12:00:00 UTC, by " + supportARN + "\n"},
+		{"block later --for 2h", "user later is blocked until 2026-11-30 14:00:00 UTC, by " + supportARN + "\nnote: nothing is known of them at the moment: is it spelt right?\n"},
+		{"unblock user#123", "user 123 is not blocked any more\n"},
 		{"fuse show", "the fuse is open, set by " + supportARN + "\n"},
 	} {
 		if got := command(t, strings.Fields(step.args)...); got.code != 0 || got.stderr != "" || got.stdout != step.want {
@@ -160,6 +167,7 @@ cv      user, pro  10           10         10         24h
 	}
 	for args, member := range map[string]string{
 		"limits 123 --json": "holds", "clear-limit 123 --type all --json": "limits", "fuse show --json": "set_by", "fuse set closed --json": "state",
+		"block 123 --for 1h --json": "blocked", "unblock 123 --json": "was_blocked",
 	} {
 		got := command(t, strings.Fields(args)...)
 		var answer map[string]any
@@ -192,6 +200,11 @@ func TestAdminCommandsFail(t *testing.T) {
 		{"clear-limit both@example.com --type all", 1, "Several users have this e-mail address: 123, 124. Name one of them by id."},
 		{"clear-limit 123 --type docqa", 1, "docqa has no quota of its own"},
 		{"clear-limit 123 --type nothing", 1, "type must be one of all, tokens, spend, cv"},
+		{"block 12#3 --for 1h", 1, "user must be a user's id"},
+		{"block 123 --for 0s", 1, "--for must be at least 1s"},
+		{"block 123 --for 367d", 1, "The block must end at least a second and at most 366 days from now."},
+		{"block 123", 2, "--for"},
+		{"fuse set open --for 1h --no-end", 2, "--for"},
 		{"limits 12#3", 1, "user must be a user's id"},
 		{"limits pool:none", 1, "pools"},
 		{"clear-limit pool:none", 1, "pools"},

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
@@ -13,9 +12,20 @@ type checkCommand struct {
 }
 
 func (c *checkCommand) Run(s streams) error {
-	p, err := load(c.Config, s.out)
+	said := s
+	said.err = s.out // mistakes are the answer
+	p, err := load(c.Config, said)
 	if err != nil {
 		return err
+	}
+	if s.json {
+		return s.answer(struct {
+			Config   string   `json:"config"`
+			Features int      `json:"features"`
+			Tiers    int      `json:"tiers"`
+			Models   int      `json:"models"`
+			Notes    []string `json:"notes"`
+		}{c.Config, len(p.Features), len(p.Tiers), len(p.Models), append([]string{}, p.Notes()...)})
 	}
 	for _, note := range p.Notes() {
 		fmt.Fprintf(s.out, "note: %s\n", note)
@@ -24,18 +34,23 @@ func (c *checkCommand) Run(s streams) error {
 	return nil
 }
 
-// load reads a configuration. It writes its mistakes to w, a line each.
-func load(file string, w io.Writer) (*policy.Policy, error) {
+// load reads a configuration. It writes its mistakes to s.err, a line each; for programs
+// the error has them.
+func load(file string, s streams) (*policy.Policy, error) {
 	p, err := policy.Load(file)
 	problems, ok := errors.AsType[policy.Problems](err)
 	if !ok {
 		return p, err
 	}
-	for _, problem := range problems {
-		fmt.Fprintf(w, "%s: %s\n", file, problem)
-	}
+	failed := &failure{Code: "mistakes", Message: fmt.Sprintf("%s has %d mistakes", file, len(problems))}
 	if len(problems) == 1 {
-		return nil, fmt.Errorf("%s has 1 mistake", file)
+		failed.Message = fmt.Sprintf("%s has 1 mistake", file)
 	}
-	return nil, fmt.Errorf("%s has %d mistakes", file, len(problems))
+	for _, problem := range problems {
+		failed.Mistakes = append(failed.Mistakes, fmt.Sprint(problem))
+		if !s.json {
+			fmt.Fprintf(s.err, "%s: %s\n", file, problem)
+		}
+	}
+	return nil, failed
 }

@@ -49,7 +49,7 @@ func (c *clearLimitCommand) Run(ctx context.Context, s streams) error {
 		}
 		Forgiven int64
 	}
-	if err := c.call(ctx, s, http.MethodPost, "/admin/limits/clear", ask, &got); err != nil || c.JSON {
+	if err := c.call(ctx, s, http.MethodPost, "/admin/limits/clear", ask, &got); err != nil || s.json {
 		return err
 	}
 	switch {

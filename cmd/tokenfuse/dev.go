@@ -59,7 +59,7 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	if c.Instances < 1 {
 		return errors.New("--instances must be at least 1")
 	}
-	p, err := load(c.Config, s.err)
+	p, err := load(c.Config, s)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func TestExposureFails(t *testing.T) {
 		says string
 	}{
 		{"exposure --config " + bad, 1, "line 6: frills"},
-		{"exposure --json --config " + bad, 1, "has 1 mistake\n"},
+		{"exposure --json --config " + bad, 1, `has 1 mistake","code":"mistakes","mistakes":["line 6: frills`},
 		{"exposure --config no-such.yaml", 1, "no-such.yaml: no such file"},
 		{"exposure --frills", 2, "Try: tokenfuse exposure --help"},
 		{"exposure tokenfuse.yaml", 2, "tokenfuse.yaml"},

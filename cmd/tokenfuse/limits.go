@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ type limitsCommand struct {
 }
 
 // identified is an identity as the admin routes show it.
-type identified struct{ Kind, ID string }
+type identified struct{ Kind, ID, Tier string }
 
 func (i identified) String() string {
 	if i.Kind == "user" {
@@ -62,26 +63,39 @@ func (c *limitsCommand) Run(ctx context.Context, s streams) error {
 			} `json:"other_tiers"`
 		}
 		InFlight int `json:"in_flight"`
+		Blocked  *block
 	}
 	field, name := whom(c.Whom)
 	query := url.Values{field: {name}}
-	if err := c.call(ctx, s, http.MethodGet, "/admin/limits?"+query.Encode(), nil, &got); err != nil || c.JSON {
+	if err := c.call(ctx, s, http.MethodGet, "/admin/limits?"+query.Encode(), nil, &got); err != nil || s.json {
 		return err
 	}
 	if got.Identity.Kind == "pool" {
 		fmt.Fprintf(s.out, "%s; the fuse is %s\n", got.Identity, printable(got.Fuse))
 	} else {
 		fmt.Fprintf(s.out, "%s: %d calls in flight; the fuse is %s\n", got.Identity, got.InFlight, printable(got.Fuse))
+		if got.Blocked != nil {
+			fmt.Fprintln(s.out, got.Blocked)
+		}
 	}
+	var tiers []string // that the identity may have
 	var rows [][]string
 	for _, l := range got.Limits {
-		row := func(name string, tiers []string, capacity int64, x left) {
-			rows = append(rows, []string{name, l.Client, strings.Join(tiers, ", "), amount(l.Unit, x.Remaining), amount(l.Unit, capacity), inTime(l.Period), inTime(x.Reset), x.lack(l.Unit)})
+		row := func(name string, among []string, capacity int64, x left) {
+			tiers = append(tiers, among...)
+			rows = append(rows, []string{name, l.Client, strings.Join(among, ", "), amount(l.Unit, x.Remaining), amount(l.Unit, capacity), inTime(l.Period), inTime(x.Reset), x.lack(l.Unit)})
 		}
 		row(l.Name, l.Tiers, l.Capacity, l.left)
 		for _, o := range l.Others {
 			row(l.Name, o.Tiers, o.Capacity, o.left)
 		}
+	}
+	slices.Sort(tiers)
+	switch tiers = slices.Compact(tiers); {
+	case got.Identity.Tier != "":
+		fmt.Fprintf(s.out, "tier: %s\n", printable(got.Identity.Tier))
+	case len(tiers) > 0:
+		fmt.Fprintf(s.out, "tier: %s, as the token of the user says\n", printable(strings.Join(tiers, " or ")))
 	}
 	table(s.out, []string{"LIMIT", "CLIENT", "FOR TIER", "LEFT", "OF", "PER", "FULL IN", "DEBT"}, rows)
 	return nil

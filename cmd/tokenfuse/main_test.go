@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +20,7 @@ type result struct {
 func command(t *testing.T, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), args, streams{&stdout, &stderr})
+	code := run(t.Context(), args, streams{out: &stdout, err: &stderr})
 	return result{stdout.String(), stderr.String(), code}
 }
 
@@ -61,5 +62,57 @@ func TestUsage(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		})
+	}
+}
+
+// With --json whatever keeps a command from answering is one object on standard error.
+func TestErrorsAsJSON(t *testing.T) {
+	t.Parallel()
+	for args, code := range map[string]string{
+		"--json frobnicate": "usage", "limits --json": "usage", "check --json --config " + writeFile(t, "frills: true\n"): "mistakes",
+		"check --json --config no-such.yaml": "failed", "token --json --sub 1 --endpoint http://127.0.0.1:1": "failed", "prices --json no-such.yaml": "failed",
+	} {
+		got := command(t, strings.Fields(args)...)
+		var said struct {
+			Error struct {
+				Message, Code string
+				Mistakes      []string
+			}
+		}
+		if err := json.Unmarshal([]byte(got.stderr), &said); err != nil || got.code == 0 || got.stdout != "" || said.Error.Message == "" || said.Error.Code != code ||
+			(len(said.Error.Mistakes) > 0) != (code == "mistakes") {
+			t.Errorf("%s: %+v, %v", args, got, err)
+		}
+	}
+	for args, member := range map[string]string{
+		"--version --json": "version", "check --json --config ../../tokenfuse.yaml": "notes", "completion zsh --json": "script", "schema --json": "$schema", "exposure --json --config ../../tokenfuse.yaml": "summary",
+	} {
+		got := command(t, strings.Fields(args)...)
+		var answer map[string]any
+		if err := json.Unmarshal([]byte(got.stdout), &answer); err != nil || got.code != 0 || got.stderr != "" || answer[member] == nil {
+			t.Errorf("%s: %v\n%.500s%s", args, err, got.stdout, got.stderr)
+		}
+	}
+}
+
+// Who opens the fuse without a time is asked, if somebody is there.
+func TestOpenFuseAsks(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{"\n": "1h0m0s, assumed", "": "1h0m0s, assumed", "1d\n": "24h0m0s", "for ever\n": "none", "soon\n": "error"} {
+		var out bytes.Buffer
+		c := fuseSetCommand{State: "open"}
+		assumed, err := c.end(streams{err: &out, person: strings.NewReader(said)})
+		got := "none"
+		switch {
+		case err != nil:
+			got = "error"
+		case assumed:
+			got = c.For.String() + ", assumed"
+		case c.For != nil:
+			got = c.For.String()
+		}
+		if got != want || !strings.Contains(out.String(), "For how long?") {
+			t.Errorf("%q: %s, want %s; asked %q", said, got, want, out.String())
+		}
 	}
 }

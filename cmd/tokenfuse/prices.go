@@ -34,7 +34,7 @@ func (c *pricesCommand) Run(ctx context.Context, s streams) error {
 	if _, err := time.Parse(time.DateOnly, c.On); err != nil {
 		return fmt.Errorf("--on must be a day such as %s, not %.32q", time.DateOnly, c.On)
 	}
-	same := true
+	var all []priced
 	for _, file := range c.Files {
 		models, err := pricedModels(file)
 		if err != nil {
@@ -44,9 +44,16 @@ func (c *pricesCommand) Run(ctx context.Context, s streams) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		same = reportPrices(s.out, file, models, found, c.Meant) && same
+		all = append(all, comparedPrices(file, models, found, c.Meant)...)
 	}
-	if !same {
+	if s.json {
+		if err := s.answer(all); err != nil {
+			return err
+		}
+	} else {
+		writePrices(s.out, all)
+	}
+	if differ(all) {
 		return errors.New("prices differ from what is published")
 	}
 	return nil
@@ -127,29 +134,51 @@ func askPublished(ctx context.Context, folder, day string, models []*policy.Mode
 	return found, nil
 }
 
-// reportPrices writes a line for each model, with its differences. It is true if
-// nothing differs that is not meant to.
-func reportPrices(w io.Writer, file string, models []*policy.Model, found []*published, meant []string) bool {
-	same := true
+// priced is what a comparison says of a model.
+type priced struct {
+	File        string   `json:"file"`
+	Model       string   `json:"model"`
+	ID          string   `json:"id"`
+	PublishedID string   `json:"published_id"` // what it was taken for; "": it is not published there
+	Differences []string `json:"differences"`
+	Meant       bool     `json:"meant"` // to differ
+}
+
+// comparedPrices compares the models of a file with what was found of them.
+func comparedPrices(file string, models []*policy.Model, found []*published, meant []string) []priced {
+	var all []priced
 	for i, m := range models {
-		if found[i] == nil {
-			fmt.Fprintf(w, "%s: %s: %s is not published there: check it by hand\n", file, m.Name, m.ID)
-			continue
+		p := priced{File: file, Model: m.Name, ID: m.ID, Differences: []string{}, Meant: slices.Contains(meant, m.Name)}
+		if found[i] != nil {
+			p.PublishedID = found[i].ID
+			p.Differences = append(p.Differences, comparePrices(m.Prices, found[i].Prices)...)
 		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// differ reports whether a price differs that is not meant to.
+func differ(all []priced) bool {
+	return slices.ContainsFunc(all, func(p priced) bool { return len(p.Differences) > 0 && !p.Meant })
+}
+
+// writePrices writes a line for each model, with its differences.
+func writePrices(w io.Writer, all []priced) {
+	for _, p := range all {
 		as := ""
-		if found[i].ID != m.ID {
-			as = " for " + found[i].ID
+		if p.PublishedID != p.ID {
+			as = " for " + p.PublishedID
 		}
-		differences := comparePrices(m.Prices, found[i].Prices)
-		switch isMeant := slices.Contains(meant, m.Name); {
-		case len(differences) == 0:
-			fmt.Fprintf(w, "%s: %s: as published%s\n", file, m.Name, as)
-		case isMeant:
-			fmt.Fprintf(w, "%s: %s: differs from what is published%s, as meant: %s\n", file, m.Name, as, strings.Join(differences, "; "))
+		switch {
+		case p.PublishedID == "":
+			fmt.Fprintf(w, "%s: %s: %s is not published there: check it by hand\n", p.File, p.Model, p.ID)
+		case len(p.Differences) == 0:
+			fmt.Fprintf(w, "%s: %s: as published%s\n", p.File, p.Model, as)
+		case p.Meant:
+			fmt.Fprintf(w, "%s: %s: differs from what is published%s, as meant: %s\n", p.File, p.Model, as, strings.Join(p.Differences, "; "))
 		default:
-			same = false
-			fmt.Fprintf(w, "%s: %s: DIFFERS from what is published%s: %s\n", file, m.Name, as, strings.Join(differences, "; "))
+			fmt.Fprintf(w, "%s: %s: DIFFERS from what is published%s: %s\n", p.File, p.Model, as, strings.Join(p.Differences, "; "))
 		}
 	}
-	return same
 }

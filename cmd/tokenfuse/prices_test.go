@@ -1,11 +1,14 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
 
 // TestOurPrices: on the day of the table, what we hand out has the prices that the
@@ -109,4 +112,11 @@ func TestPrices(t *testing.T) {
 			t.Errorf("%v: %+v", test.args, got)
 		}
 	}
+}
+
+// reportPrices writes what a comparison says, and reports whether all is as it should be.
+func reportPrices(w io.Writer, file string, models []*policy.Model, found []*published, meant []string) bool {
+	all := comparedPrices(file, models, found, meant)
+	writePrices(w, all)
+	return !differ(all)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 )
 
@@ -19,7 +19,7 @@ type tokenCommand struct {
 	Unverified bool          `help:"Mark the address as not verified."`
 	Plan       string        `help:"The user's plan: the name of a tier."`
 	TTL        time.Duration `default:"1h" help:"How long the token is good."`
-	Endpoint   string        `default:"http://127.0.0.1:8787" env:"TOKENFUSE_URL" help:"Where dev runs."`
+	Endpoint   string        `help:"Where dev runs ($TOKENFUSE_ENDPOINT; default: http://127.0.0.1:8787)." placeholder:"URL"`
 }
 
 // maxAnswer bounds what is read of an endpoint's answer, in bytes.
@@ -42,9 +42,13 @@ func (c *tokenCommand) Run(ctx context.Context, s streams) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(c.Endpoint, "/")+"/dev/token", bytes.NewReader(body))
+	endpoint, err := rootOf("--endpoint", cmp.Or(c.Endpoint, environmentEndpoint(), "http://127.0.0.1:8787"))
 	if err != nil {
-		return fmt.Errorf("--endpoint: %w", err)
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint+"/dev/token", bytes.NewReader(body))
+	if err != nil {
+		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
@@ -52,7 +56,7 @@ func (c *tokenCommand) Run(ctx context.Context, s streams) error {
 		err = failed.Err // the rest of it repeats the endpoint
 	}
 	if err != nil {
-		return fmt.Errorf("no answer from %s: is `tokenfuse dev` running? (%w)", c.Endpoint, err)
+		return fmt.Errorf("no answer from %s: is `tokenfuse dev` running? (%w)", endpoint, err)
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
@@ -67,7 +71,10 @@ func (c *tokenCommand) Run(ctx context.Context, s streams) error {
 		if got.Error.Message != "" {
 			return fmt.Errorf("no token: %s", got.Error.Message)
 		}
-		return fmt.Errorf("no token: %s answered %s", c.Endpoint, res.Status)
+		return fmt.Errorf("no token: %s answered %s: is `tokenfuse dev` running there?", endpoint, res.Status)
+	}
+	if s.json {
+		return s.answer(map[string]string{"token": got.Token})
 	}
 	fmt.Fprintln(s.out, got.Token)
 	return nil

@@ -82,7 +82,7 @@ func TestToken(t *testing.T) {
 	}{
 		"nobody there":     {[]string{"--sub", "123", "--endpoint", gone.URL}, "no answer from " + gone.URL + ": is `tokenfuse dev` running? (dial tcp"},
 		"something else":   {[]string{"--sub", "123", "--endpoint", other.URL}, other.URL + " answered 404"},
-		"no URL":           {[]string{"--sub", "123", "--endpoint", "somewhere"}, "no answer from somewhere"},
+		"no URL":           {[]string{"--sub", "123", "--endpoint", "somewhere"}, "--endpoint must be an address such as"},
 		"not a URL at all": {[]string{"--sub", "123", "--endpoint", "http://%"}, "--endpoint"},
 		"refused":          {[]string{"--sub", "a b", "--endpoint", dev.URL}, "sub must be"},
 		"negative":         {[]string{"--sub", "123", "--ttl=-1h", "--endpoint", dev.URL}, "ttl"},
