@@ -621,11 +621,12 @@ func TestModels(t *testing.T) {
 	for _, tc := range []struct {
 		token string
 		want  []string
+		caps  []string // characters, messages, tokens of output: what the next one is cut or refused for
 	}{
-		{"", []string{"docqa", "open"}},
-		{"anonymous", []string{"docqa", "open"}},
-		{g.token("123", ""), []string{"cv", "docqa", "open"}},
-		{g.token("123", "pro"), []string{"cv", "docqa", "open"}},
+		{"", []string{"docqa", "open"}, []string{"2000 16 400", "2000 16 400"}},
+		{"anonymous", []string{"docqa", "open"}, []string{"2000 16 400", "2000 16 400"}},
+		{g.token("123", ""), []string{"cv", "docqa", "open"}, []string{"<nil> 64 2000", "<nil> 64 800", "<nil> 64 800"}},
+		{g.token("123", "pro"), []string{"cv", "docqa", "open"}, []string{"<nil> 256 2000", "<nil> 256 800", "<nil> 256 800"}},
 	} {
 		a := g.do(g.request(http.MethodGet, "/v1/models", tc.token, ""))
 		if a.status != http.StatusOK || a.header.Get("Content-Type") != "application/json" {
@@ -636,10 +637,11 @@ func TestModels(t *testing.T) {
 		if body["object"] != "list" || len(body) != 2 {
 			t.Errorf("%s", a.body)
 		}
-		var got []string
+		var got, caps []string
 		for _, m := range body["data"].([]any) {
 			m := m.(map[string]any)
-			if m["object"] != "model" || m["owned_by"] != "tokenfuse" || len(m) != 4 {
+			caps = append(caps, fmt.Sprintf("%v %v %v", m["max_input_chars"], m["max_messages"], m["max_output_tokens"]))
+			if m["object"] != "model" || m["owned_by"] != "tokenfuse" || len(m) != 7 {
 				t.Errorf("%v", m)
 			}
 			if created, err := m["created"].(json.Number).Int64(); err != nil || created < 1 {
@@ -647,8 +649,8 @@ func TestModels(t *testing.T) {
 			}
 			got = append(got, m["id"].(string))
 		}
-		if !slices.Equal(got, tc.want) {
-			t.Errorf("%v, want %v", got, tc.want)
+		if !slices.Equal(got, tc.want) || !slices.Equal(caps, tc.caps) {
+			t.Errorf("%v %v, want %v %v", got, caps, tc.want, tc.caps)
 		}
 		// Each by its name is the same object; no other is there.
 		for i, name := range got {

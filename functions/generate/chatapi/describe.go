@@ -20,7 +20,7 @@ func (h *Handler) models(w http.ResponseWriter, r *http.Request, e *entry) *open
 		Data   []modelObject `json:"data"`
 	}{"list", []modelObject{}}
 	for _, name := range h.Policy.FeatureNames(id.Tier.Name) {
-		list.Data = append(list.Data, h.modelOf(name))
+		list.Data = append(list.Data, h.modelOf(id, name))
 	}
 	openai.Answer(w, list)
 	return nil
@@ -37,20 +37,31 @@ func (h *Handler) model(w http.ResponseWriter, r *http.Request, e *entry) *opena
 	if !slices.Contains(h.Policy.FeatureNames(id.Tier.Name), name) {
 		return noSuchModel(name)
 	}
-	openai.Answer(w, h.modelOf(name))
+	openai.Answer(w, h.modelOf(id, name))
 	return nil
 }
 
-// modelObject is a feature as an OpenAI model.
+// modelObject is a feature as an OpenAI model, with its caps for a caller.
 type modelObject struct {
-	ID      string `json:"id"`
-	Object  string `json:"object"`
-	Created int64  `json:"created"`
-	OwnedBy string `json:"owned_by"`
+	ID              string `json:"id"`
+	Object          string `json:"object"`
+	Created         int64  `json:"created"`
+	OwnedBy         string `json:"owned_by"`
+	MaxInputChars   *int64 `json:"max_input_chars"` // null: there is no such cap
+	MaxMessages     int64  `json:"max_messages"`
+	MaxOutputTokens int64  `json:"max_output_tokens"`
 }
 
-func (h *Handler) modelOf(feature string) modelObject {
-	return modelObject{feature, "model", h.started.Unix(), "tokenfuse"}
+// modelOf shows a feature that is open to a caller.
+func (h *Handler) modelOf(id identity, feature string) modelObject {
+	m := modelObject{ID: feature, Object: "model", Created: h.started.Unix(), OwnedBy: "tokenfuse", MaxMessages: id.Tier.MaxMessages}
+	if most := id.Tier.MaxInputChars; most > 0 {
+		m.MaxInputChars = &most
+	}
+	if o, refusal := h.admission.Offer(id.Caller, feature); refusal == nil {
+		m.MaxOutputTokens = o.MaxOutput()
+	}
+	return m
 }
 
 // limits answers GET /v1/limits: the caller's own limits as they stand.
