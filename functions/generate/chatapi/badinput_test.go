@@ -457,6 +457,7 @@ const chatPath = "/v1/chat/completions"
 func TestOrderOfChecks(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
+	user := g.token("123", "") // an anonymous caller's input is never too long
 	stages := []openai.Code{openai.NotFound, openai.MethodNotAllowed, openai.OriginNotAllowed, openai.UnsupportedMediaType, openai.BodyTooLarge,
 		openai.InvalidToken, openai.InvalidJSON, openai.UnsupportedParameter, openai.ModelNotFound, openai.InputTooLong}
 	for i, want := range stages {
@@ -486,9 +487,7 @@ func TestOrderOfChecks(t *testing.T) {
 			if wrong[openai.OriginNotAllowed] {
 				r.Header.Set("Origin", "https://evil.example")
 			}
-			if wrong[openai.InvalidToken] {
-				r.Header.Set("Authorization", "Bearer nonsense")
-			}
+			r.Header.Set("Authorization", "Bearer "+pick(openai.InvalidToken, "nonsense", user))
 			e := g.wireError(g.do(r))
 			if e.Code != string(want) {
 				t.Errorf("%s, want %s", e.Code, want)
