@@ -109,12 +109,15 @@ func (s shape) matches(expression func() *regexp.Regexp) {
 	}
 }
 
-// except refuses words, and what matches the expression, if there is one.
+// except refuses words, if there are any, and what matches the expression, if there is one.
 func (s shape) except(words []string, expression func() *regexp.Regexp) {
 	if s == nil {
 		return
 	}
-	list := []any{shape{"enum": words}}
+	var list []any
+	if words != nil {
+		list = append(list, shape{"enum": words})
+	}
 	if expression != nil {
 		list = append(list, shape{"pattern": expression().String()})
 	}
@@ -154,19 +157,19 @@ func (s shape) requireOne(keys []string) {
 }
 
 // implies adds that what matches one shape must match the other.
-func (s shape) implies(when, then shape) { s.add("allOf", shape{"if": when, "then": then}) }
-
-// requireFor and refuseFor are for objects whose kind is the word.
-func (s shape) requireFor(word, key string) {
+func (s shape) implies(when, then shape) {
 	if s != nil {
-		s.implies(ofKind(word), requires(key))
+		s.add("allOf", shape{"if": when, "then": then})
 	}
 }
 
+// requireFor and refuseFor are for objects whose kind is the word.
+func (s shape) requireFor(word, key string) {
+	s.implies(ofKind(word), requires(key))
+}
+
 func (s shape) refuseFor(word, key string) {
-	if s != nil {
-		s.implies(ofKind(word), shape{"properties": shape{key: false}})
-	}
+	s.implies(ofKind(word), shape{"properties": shape{key: false}})
 }
 
 func ofKind(word string) shape { return shape{"properties": shape{"kind": shape{"const": word}}} }

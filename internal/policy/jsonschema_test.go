@@ -31,6 +31,10 @@ var beyondSchema = map[string][]string{
 		"call above a pool's burst", "call above its tier's pool's burst", "call above the context",
 		"system prompt above the input cap", "framing above the input cap",
 	},
+	"names and values of any shape": {
+		"extra of ours, as others write it", "extra of ours, in a holder", "extra that is null", "extra number of YAML's", "extra that is too long",
+		"header for the key", "header twice", "base_url with a key", "base_url with an unreadable query", "base_url of the whole way", "bedrock with a query",
+	},
 	"addresses that say the same in another way": {"keys over http", "origin with the usual port"},
 }
 

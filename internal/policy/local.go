@@ -14,7 +14,8 @@ type Local struct {
 	// AdminARN may call the admin routes beside those that the policy lists.
 	AdminARN string
 	// ModelURL is the base URL of the model that stands in for the providers of which
-	// Replaces says so. It speaks OpenAI's protocol, wants no key and bills no error.
+	// Replaces says so. It speaks OpenAI's protocol, wants no key, no headers and no extra
+	// fields, and bills no error.
 	ModelURL string
 	Replaces func(*Provider) bool
 }
@@ -61,6 +62,7 @@ func (l Local) provider(p *Provider) *Provider {
 	}
 	replaced := *p
 	replaced.Kind, replaced.BaseURL, replaced.APIKey = kind.OpenAI, l.ModelURL, nil
+	replaced.Headers, replaced.KeyHeader, replaced.NoStreamOptions = nil, "", false
 	if p.BillsErrors == nil { // else it stands for a provider that does as the policy says
 		replaced.BillsErrors = new(false)
 	}
@@ -72,6 +74,7 @@ func (l Local) model(m *Model, providers map[string]*Provider) *Model {
 	model.Provider = providers[m.Provider.Name]
 	if l.Replaces(m.Provider) {
 		model.MaxTokensField = cmp.Or(m.MaxTokensField, "max_tokens")
+		model.Extra = nil
 	}
 	return &model
 }

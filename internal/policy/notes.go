@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
@@ -83,9 +84,23 @@ func (p *Policy) Notes() []string {
 			}
 			note("providers.%s.bills_errors is left out: %t is taken, since %s %s for calls that it answers with 400, 422, 500 or 502.", name, taken, cmp.Or(provider.host(), "Bedrock"), charges)
 		}
+		for _, n := range provider.notes() {
+			note("providers.%s.%s", name, n)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Models)) {
+		var extra struct {
+			ServiceTier any `json:"service_tier"`
+		}
+		if m := p.Models[name]; json.Unmarshal(m.Extra, &extra) == nil && extra.ServiceTier != nil {
+			note("models.%s.extra.service_tier changes what %s charges: price_per_mtok must have the prices of that tier.", name, m.Provider.Name)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Features)) {
 		f := p.Features[name]
+		if f.Reasoning && f.System != "" {
+			note("features.%s.reasoning is true: callers see what the model thinks, which often quotes the system prompt.", name)
+		}
 		provider, longest := f.Model.Provider, p.longestAnswer(f)
 		if provider.inTime(longest) {
 			continue

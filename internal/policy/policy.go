@@ -13,6 +13,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"io"
 	"maps"
 	"net/url"
@@ -68,13 +69,20 @@ type Policy struct {
 type Provider struct {
 	Name    string
 	Kind    kind.Kind
-	BaseURL string        // http(s), no trailing slash; empty: the kind's own, never for openai
+	BaseURL string        // http(s), no slash at the end of its path, a query perhaps; empty: the kind's own, never for openai
 	APIKey  *Secret       // nil: the provider is called without a key
 	Timeout time.Duration // of a whole call; 60 s by default
 	Stream  bool          // whether its models stream, where a model does not say; true by default
 	// BillsErrors says whether a call may be charged that is answered with 400, 422, 500
 	// or 502. nil: the file does not say, and MayBillErrors decides.
 	BillsErrors *bool
+	// Headers go with every call, by their canonical names; nil: none. They hold no secret,
+	// as the file does not, but are not for logs either.
+	Headers map[string]string
+	// Of kind openai alone. KeyHeader bears the key; empty: Authorization does, as a bearer
+	// token. With NoStreamOptions a stream is not asked for its usage.
+	KeyHeader       string
+	NoStreamOptions bool
 }
 
 // Secret says where a secret is kept. Either one of the three is set, or Env and one of
@@ -95,6 +103,7 @@ type Model struct {
 	MaxTokensField string // only of kind openai: max_tokens or max_completion_tokens; OpenAI's own has the latter by default
 	Stream         bool   // it is asked to stream, whatever the caller wants; as the provider by default
 	Prices         price.Table
+	Extra          json.RawMessage // an object, whose fields are added to each request; nil: none
 }
 
 // Feature is one AI capability; clients name it in the model field.
@@ -107,6 +116,7 @@ type Feature struct {
 	Tiers               []string // as configured; empty: all
 	AllowSystem         bool     // callers may send system and developer messages
 	AllowResponseFormat bool
+	Reasoning           bool   // callers get the text of the model's reasoning, too
 	Quota               *Limit // nil: none; named like the feature
 }
 

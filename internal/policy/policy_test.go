@@ -328,6 +328,13 @@ func TestNotes(t *testing.T) {
 		{"somebody's errors", toLarge, strings.NewReplacer("api.openai.com", "other.example.com", "    bills_errors: false\n", "").Replace(toLarge) +
 			"    max_tokens_field: max_tokens\n", []string{
 			"providers.main.bills_errors is left out: true is taken, since other.example.com may charge for calls that it answers with 400, 422, 500 or 502."}},
+		{"no stream options", "    timeout: 30s\n", "    timeout: 30s\n    stream_options: false\n", []string{"providers.main.stream_options is false: a stream that tells of no usage by itself is charged"}},
+		{"no stream options and no stream", "    timeout: 30s\n", "    timeout: 30s\n    stream_options: false\n    stream: false\n", nil},
+		{"a deployment without a version", "openai.com/v1", "openai.com/openai/deployments/d", []string{"providers.main.base_url has no ?api-version="}},
+		{"a deployment with one", "openai.com/v1", "openai.com/openai/deployments/d?api-version=1", nil},
+		{"a tier of its own price", "    context: 20000\n    max", "    context: 20000\n    extra: {service_tier: priority}\n    max", []string{"models.small.extra.service_tier changes what main charges"}},
+		{"reasoning that quotes", "    system: Be brief.\n", "    system: Be brief.\n    reasoning: true\n", []string{"features.ask.reasoning is true: callers see what the model thinks"}},
+		{"reasoning with nothing to quote", "    system: Be brief.\n", "    reasoning: true\n", nil},
 		// 1,000 tokens at 40 a second take 25 s.
 		{"just in time", "timeout: 30s", "timeout: 25s", nil},
 		{"too long for the timeout", "timeout: 30s", "timeout: 24900ms", []string{

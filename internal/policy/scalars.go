@@ -252,15 +252,21 @@ func formatDuration(d time.Duration) string {
 
 // webURL reads an absolute http(s) URL without credentials, query or fragment.
 func (v value) webURL() *url.URL {
+	return v.address("?#", `^[Hh][Tt][Tt][Pp][Ss]?://[^/?#@\s]+(/[^?#\s]*)?$`, "user, query and fragment")
+}
+
+// address reads an absolute http(s) URL that has none of the characters in without, and
+// so not what is named.
+func (v value) address(without, pattern, named string) *url.URL {
 	s := v.text()
-	v.shape.set("pattern", `^[Hh][Tt][Tt][Pp][Ss]?://[^/?#@\s]+(/[^?#\s]*)?$`)
+	v.shape.set("pattern", pattern)
 	if s == "" {
 		return nil
 	}
 	u, err := url.Parse(s)
 	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Hostname() == "" ||
-		u.User != nil || strings.ContainsAny(s, "?#") {
-		v.report("must be an http or https URL without user, query and fragment")
+		u.User != nil || strings.ContainsAny(s, without) {
+		v.report("must be an http or https URL without %s", named)
 		return nil
 	}
 	return u

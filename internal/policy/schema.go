@@ -30,6 +30,9 @@ const (
 // server takes, nobody but the owner knows.
 const openAIMaxTokensField = "max_completion_tokens"
 
+// azureKeyHeader bears the key where the host is Azure's.
+const azureKeyHeader = "api-key"
+
 // defaultPasses applies where there are challenges and the file says nothing of passes.
 // Without a limit on passes, one network could solve challenges for any number of buckets.
 func defaultPasses() *Passes {
@@ -75,13 +78,27 @@ func readProvider(name string, v value) *Provider {
 	if bills := o.get("bills_errors"); bills.given() {
 		p.BillsErrors = new(bills.boolean())
 	}
-	if u := o.get("base_url").webURL(); u != nil {
-		p.BaseURL = strings.TrimRight(u.String(), "/")
-	}
+	p.NoStreamOptions = !o.get("stream_options").booleanOr(true)
+	p.BaseURL = o.get("base_url").baseURL(p.Kind)
 	p.APIKey = o.get("api_key").secret()
+	keyHeader := o.get("key_header")
+	p.KeyHeader = keyHeader.keyHeader()
+	if keyHeader.given() && o.ok && !o.entries["api_key"].given() {
+		keyHeader.report("must be left out where there is no api_key")
+	}
+	o.shape.implies(requires("key_header"), requires("api_key"))
+	if p.Kind == kind.OpenAI && p.KeyHeader == "" && azureHost().MatchString(p.host()) {
+		p.KeyHeader = azureKeyHeader
+	}
+	p.Headers = o.get("headers").headers(p.KeyHeader)
 	o.needFor(string(kind.OpenAI), string(p.Kind), "base_url", ", such as https://api.openai.com/v1")
 	o.needFor(string(kind.Anthropic), string(p.Kind), "api_key", "")
 	o.leaveOutFor(string(kind.Bedrock), string(p.Kind), "api_key", ", which signs with the function's own role")
+	o.leaveOutFor(string(kind.Bedrock), string(p.Kind), "headers", ", whose requests are signed as they are")
+	for _, k := range [...]kind.Kind{kind.Anthropic, kind.Bedrock} {
+		o.leaveOutFor(string(k), string(p.Kind), "key_header", "")
+		o.leaveOutFor(string(k), string(p.Kind), "stream_options", "")
+	}
 	return p
 }
 
@@ -95,6 +112,7 @@ func (p *Policy) readModel(name string, v value) *Model {
 		Tokenizer: cmp.Or(o.get("tokenizer").choice(tokens.Names()...), defaultTokenizer),
 		Context:   o.need("context").integer(maxTokens),
 		Prices:    readPrices(o.need("price_per_mtok")),
+		Extra:     o.get("extra").extra(),
 	}
 	field := o.get("max_tokens_field")
 	m.MaxTokensField = field.choice("max_tokens", "max_completion_tokens")
@@ -300,6 +318,7 @@ func (p *Policy) readFeature(name string, v value) *Feature {
 		Model:           refer(o.need("model"), "model", p.Models),
 		System:          o.get("system").prose(),
 		MaxOutputTokens: o.need("max_output_tokens").integer(maxTokens),
+		Reasoning:       o.get("reasoning").boolean(),
 		Quota:           readLimit(o.get("quota"), name, Requests),
 	}
 	fallback := o.get("fallback")

@@ -11,9 +11,10 @@ const anthropicVersion = "2026-10-21"
 
 // AnthropicConfig says where Anthropic's API is.
 type AnthropicConfig struct {
-	BaseURL     string // without /v1/messages; "" means https://api.anthropic.com
-	APIKey      string // required
-	BillsErrors bool   // as in OpenAIConfig
+	BaseURL     string            // without /v1/messages; "" means https://api.anthropic.com
+	APIKey      string            // required
+	BillsErrors bool              // as in OpenAIConfig
+	Headers     map[string]string // sent with each request
 	// HTTPClient is as in OpenAIConfig.
 	HTTPClient *http.Client
 }
@@ -45,6 +46,9 @@ func NewAnthropic(cfg AnthropicConfig) (*Anthropic, error) {
 	}
 	a.header.Set("X-Api-Key", cfg.APIKey)
 	a.header.Set("Anthropic-Version", anthropicVersion)
+	if err := setHeaders(a.header, cfg.Headers); err != nil {
+		return nil, err
+	}
 	a.whole = parseClaudeMessage
 	a.events = func(r *eventReader) events { return &claudeEvents{events: r} }
 	return &Anthropic{a}, nil
@@ -56,11 +60,11 @@ func (a *Anthropic) Call(ctx context.Context, req Request) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.call(ctx, r, req.Stream)
+	return a.call(ctx, withExtra(r, req.Extra), req.Stream)
 }
 
-// anthropicRequest is the body of a request, complete: what is not here is never
-// sent. Thinking is not asked for, but some models think by themselves; that is
+// anthropicRequest is the body of a request, complete but for the owner's extra fields:
+// what is not here is never sent. Thinking is not asked for, but some models think by themselves; that is
 // part of the output and within max_tokens.
 type anthropicRequest struct {
 	Model         string             `json:"model"`

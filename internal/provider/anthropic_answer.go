@@ -2,7 +2,6 @@ package provider
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
@@ -16,11 +15,22 @@ type claudeMessage struct {
 	Usage      json.RawMessage `json:"usage"`
 }
 
-// claudeBlock is a piece of content, or of a stream's. Only text is shown: thinking
-// is not part of the answer.
+// claudeBlock is a piece of content, or of a stream's. Thinking is not part of the
+// answer; where it is redacted, there is nothing to tell of it.
 type claudeBlock struct {
-	Type string `json:"type"` // text, or text_delta
-	Text string `json:"text"`
+	Type     string `json:"type"` // text and thinking, or text_delta and thinking_delta
+	Text     string `json:"text"`
+	Thinking string `json:"thinking"`
+}
+
+// tell adds the block to a part. Of another type it is passed over.
+func (b claudeBlock) tell(p *Part) {
+	switch b.Type {
+	case "text", "text_delta":
+		p.Content += b.Text
+	case "thinking", "thinking_delta":
+		p.Reasoning += b.Thinking
+	}
 }
 
 // parseClaudeMessage reads a buffered answer. Its text and usage count whatever else
@@ -32,15 +42,11 @@ func parseClaudeMessage(body []byte) (p Part, err error) {
 	}
 	var blocks []claudeBlock
 	wrong := present(m.Content) && json.Unmarshal(m.Content, &blocks) != nil
-	var text strings.Builder
 	for _, b := range blocks {
-		if b.Type == "text" {
-			text.WriteString(b.Text)
-		}
+		b.tell(&p)
 	}
-	p.Content = text.String()
 	if usage, given := readClaudeUsage(m.Usage); given {
-		p.Usage = usage.parse(text.Len() > 0)
+		p.Usage = usage.parse(p.Content != "")
 	}
 	switch {
 	case m.Type == "error":
@@ -99,13 +105,9 @@ func (c *claudeEvents) read(data []byte) (p Part, end bool, err error) {
 		c.usage, _ = readClaudeUsage(e.Message.Usage)
 		p.AtLeast = c.usage.parse(false)
 	case "content_block_start":
-		if e.ContentBlock.Type == "text" {
-			p.Content = e.ContentBlock.Text
-		}
+		e.ContentBlock.tell(&p)
 	case "content_block_delta":
-		if e.Delta.Type == "text_delta" {
-			p.Content = e.Delta.Text
-		}
+		e.Delta.tell(&p)
 	case "message_delta":
 		if later, given := readClaudeUsage(e.Usage); given {
 			c.usage.add(later)

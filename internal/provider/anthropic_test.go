@@ -215,7 +215,8 @@ func TestNewAnthropicRefuses(t *testing.T) {
 		{APIKey: testKey + "\n"},
 		{APIKey: testKey, BaseURL: "api.anthropic.com"},
 		{APIKey: testKey, BaseURL: "https://user:" + testKey + "@h"},
-		{APIKey: testKey, BaseURL: "https://h?key=" + testKey},
+		{APIKey: testKey, BaseURL: "https://h#" + testKey},
+		{APIKey: testKey, Headers: map[string]string{"a": "b\n"}},
 	} {
 		_, err := NewAnthropic(cfg)
 		if err == nil {
@@ -255,7 +256,8 @@ func TestAnthropicStreams(t *testing.T) {
 			claudeEvent(`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"PROMPT"}}`) +
 			claudeEvent(`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"PROMPT"}}`) + text +
 			said(`"end_turn"`, `{"input_tokens":9,"cache_read_input_tokens":60,"cache_creation_input_tokens":30,"output_tokens":50,"output_tokens_details":{"thinking_tokens":40}}`) + stop,
-			answered("stop", &price.Usage{Input: 99, CachedInput: 60, CacheWrite: 30, Output: 50, Reasoning: 40}), ""},
+			Part{Content: testAnswer, Reasoning: testPrompt + testPrompt, FinishReason: "stop",
+				Usage: &price.Usage{Input: 99, CachedInput: 60, CacheWrite: 30, Output: 50, Reasoning: 40}}, ""},
 		{"input counted at the end alone", claudeEvent(`{"type":"message_start","message":{"usage":{"input_tokens":0,"output_tokens":0}}}`) + text +
 			said(`"end_turn"`, `{"input_tokens":9,"output_tokens":5}`) + stop, answered("stop", known), ""},
 		{"counts grow", start + text + said(`null`, `{"output_tokens":3}`) + said(`"end_turn"`, `{"output_tokens":5}`) + stop, answered("stop", known), ""},
@@ -319,8 +321,8 @@ func TestAnthropicWhole(t *testing.T) {
 		wrong      error
 	}{
 		{"usual", claudeWhole, usualAnswer, nil},
-		{"blocks", body(`[{"type":"thinking","thinking":"PROMPT"},{"type":"text","text":"ANS"},{"type":"text","text":"WER"}]`, `"max_tokens"`, claudeUsageJSON),
-			answered("length", known), nil},
+		{"blocks", body(`[{"type":"thinking","thinking":"PROMPT"},{"type":"text","text":"ANS"},{"type":"text","text":"WER"},{"type":"redacted_thinking","data":"PROMPT"}]`, `"max_tokens"`, claudeUsageJSON),
+			Part{Content: testAnswer, Reasoning: testPrompt, FinishReason: "length", Usage: known}, nil},
 		{"nothing said", body(`[]`, `"refusal"`, `{"input_tokens":9,"output_tokens":0}`), Part{FinishReason: "content_filter", Usage: &price.Usage{Input: 9}}, nil},
 		{"no usage", body(`[{"type":"text","text":"ANSWER"}]`, `"end_turn"`, `null`), Part{Content: testAnswer, FinishReason: "stop"}, nil},
 		{"more thinking than output", body(`[]`, `"end_turn"`, `{"input_tokens":9,"output_tokens":5,"output_tokens_details":{"thinking_tokens":6}}`),

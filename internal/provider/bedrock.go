@@ -3,6 +3,7 @@ package provider
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"math"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
+	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/document"
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -54,6 +56,9 @@ func NewBedrock(cfg BedrockConfig) (*Bedrock, error) {
 	}
 	if cfg.BaseURL != "" {
 		u, err := parseBaseURL(cfg.BaseURL)
+		if err == nil && (u.RawQuery != "" || u.ForceQuery) {
+			err = errors.New("base URL has a query")
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -83,6 +88,7 @@ func (b *Bedrock) Call(ctx context.Context, req Request) (Answer, error) {
 	if req.Stream {
 		out, err := b.runtime.ConverseStream(callCtx, &bedrockruntime.ConverseStreamInput{
 			ModelId: in.ModelId, InferenceConfig: in.InferenceConfig, System: in.System, Messages: in.Messages,
+			AdditionalModelRequestFields: in.AdditionalModelRequestFields,
 		}, overWire)
 		if err != nil {
 			cancel()
@@ -239,6 +245,13 @@ func newConverse(req Request) (*bedrockruntime.ConverseInput, error) {
 			MaxTokens:     aws.Int32(int32(req.MaxOutputTokens)),
 			StopSequences: req.Stop,
 		},
+	}
+	if len(req.Extra) > 0 {
+		var extra map[string]any
+		if json.Unmarshal(req.Extra, &extra) != nil {
+			return nil, unsent(errors.New("extra fields are no object"))
+		}
+		in.AdditionalModelRequestFields = document.NewLazyDocument(extra)
 	}
 	if req.Temperature != nil {
 		in.InferenceConfig.Temperature = aws.Float32(float32(min(*req.Temperature, 1)))

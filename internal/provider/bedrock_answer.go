@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,18 +14,21 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
-// parseConverse reads a buffered answer. Only text is shown: reasoning is not part
-// of the answer. Text and usage count whatever else is wrong with it.
+// parseConverse reads a buffered answer. Reasoning is not part of the answer; where it is
+// redacted, there is nothing to tell of it. Text and usage count whatever else is wrong.
 func parseConverse(out *bedrockruntime.ConverseOutput) (p Part, err error) {
 	message, ok := out.Output.(*types.ConverseOutputMemberMessage)
 	if ok {
-		var text strings.Builder
 		for _, block := range message.Value.Content {
-			if b, ok := block.(*types.ContentBlockMemberText); ok {
-				text.WriteString(b.Value)
+			switch b := block.(type) {
+			case *types.ContentBlockMemberText:
+				p.Content += b.Value
+			case *types.ContentBlockMemberReasoningContent:
+				if r, ok := b.Value.(*types.ReasoningContentBlockMemberReasoningText); ok {
+					p.Reasoning += aws.ToString(r.Value.Text)
+				}
 			}
 		}
-		p.Content = text.String()
 	}
 	p.Usage = parseTokenUsage(out.Usage, p.Content != "")
 	if !ok {
@@ -112,8 +114,13 @@ func decodingStream(err error) error {
 func (c *converseEvents) read(e types.ConverseStreamOutput) (p Part, end bool, err error) {
 	switch e := e.(type) {
 	case *types.ConverseStreamOutputMemberContentBlockDelta:
-		if d, ok := e.Value.Delta.(*types.ContentBlockDeltaMemberText); ok {
+		switch d := e.Value.Delta.(type) {
+		case *types.ContentBlockDeltaMemberText:
 			p.Content = d.Value
+		case *types.ContentBlockDeltaMemberReasoningContent:
+			if r, ok := d.Value.(*types.ReasoningContentBlockDeltaMemberText); ok {
+				p.Reasoning = r.Value
+			}
 		}
 	case *types.ConverseStreamOutputMemberMessageStop:
 		err = p.finish(string(e.Value.StopReason))

@@ -283,8 +283,9 @@ func TestBedrockStreams(t *testing.T) {
 		{"cache", start + text + stop + used(`{"inputTokens":9,"outputTokens":50,"totalTokens":149,"cacheReadInputTokens":60,"cacheWriteInputTokens":30,`+
 			`"cacheDetails":[{"inputTokens":30,"ttl":"5m"}]}`),
 			answered("stop", &price.Usage{Input: 99, CachedInput: 60, CacheWrite: 30, Output: 50}), ""},
-		{"reasoning", start + frame("event", "contentBlockDelta", `{"contentBlockIndex":0,"delta":{"reasoningContent":{"text":"PROMPT"}}}`) + text + stop + metadata,
-			answered("stop", known), ""},
+		{"reasoning", start + frame("event", "contentBlockDelta", `{"contentBlockIndex":0,"delta":{"reasoningContent":{"text":"PROMPT"}}}`) +
+			frame("event", "contentBlockDelta", `{"contentBlockIndex":0,"delta":{"reasoningContent":{"signature":"PROMPT"}}}`) + text + stop + metadata,
+			Part{Content: testAnswer, Reasoning: testPrompt, FinishReason: "stop", Usage: known}, ""},
 		{"unknown events", start + frame("event", "newThing", `{"text":"PROMPT"}`) + text + stop + metadata, answered("stop", known), ""},
 		{"usage before the stop", start + text + metadata + stop, answered("stop", known), ""},
 		{"usage in the second metadata", start + text + stop + frame("event", "metadata", `{"metrics":{"latencyMs":1}}`) + metadata, answered("stop", known), ""},
@@ -369,8 +370,8 @@ func TestBedrockWhole(t *testing.T) {
 		want       Part
 		failure    string
 	}{
-		{"blocks", body(`[{"reasoningContent":{"reasoningText":{"text":"PROMPT"}}},{"text":"ANS"},{"text":"WER"}]`, `"max_tokens"`, usage),
-			answered("length", &price.Usage{Input: 9, Output: 5}), ""},
+		{"blocks", body(`[{"reasoningContent":{"reasoningText":{"text":"PROMPT"}}},{"text":"ANS"},{"reasoningContent":{"redactedContent":"UFJPTVBU"}},{"text":"WER"}]`, `"max_tokens"`, usage),
+			Part{Content: testAnswer, Reasoning: testPrompt, FinishReason: "length", Usage: &price.Usage{Input: 9, Output: 5}}, ""},
 		{"nothing said", body(`[]`, `"guardrail_intervened"`, `{"inputTokens":9,"outputTokens":0,"totalTokens":9}`),
 			Part{FinishReason: "content_filter", Usage: &price.Usage{Input: 9}}, ""},
 		{"no usage", body(`[{"text":"ANSWER"}]`, `"end_turn"`, `null`), Part{Content: testAnswer, FinishReason: "stop"}, ""},

@@ -42,7 +42,7 @@ type api struct {
 	events func(*eventReader) events
 }
 
-// newAPI checks the URL, under which path is. Its errors do not quote what may hold
+// newAPI checks the URL, under which path is, before its query if it has one. Its errors do not quote what may hold
 // a secret where it should not.
 func newAPI(baseURL, path string, client *http.Client, billsErrors bool) (api, error) {
 	u, err := parseBaseURL(baseURL)
@@ -60,8 +60,8 @@ func parseBaseURL(s string) (*url.URL, error) {
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
 		return nil, errors.New("base URL is not an absolute http or https URL")
 	}
-	if u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-		return nil, errors.New("base URL has a user, a query or a fragment")
+	if u.User != nil || u.Fragment != "" {
+		return nil, errors.New("base URL has a user or a fragment")
 	}
 	return u, nil
 }
@@ -88,12 +88,12 @@ func withoutRedirects(client *http.Client) http.Client {
 }
 
 // newHTTPClient makes a client that speaks HTTP/1.1, so that no layer below ever
-// sends a request again, and has no time limit but the context's once connected.
+// sends a request again, and has no time limit but the context's once connected. No
+// variable of the environment puts a proxy between it and the provider.
 func newHTTPClient() *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Client{Transport: &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		TLSHandshakeTimeout:    10 * time.Second,
 		MaxIdleConns:           64,

@@ -10,8 +10,15 @@ import (
 
 // OpenAIConfig says where an OpenAI-compatible provider is.
 type OpenAIConfig struct {
-	BaseURL string // without /chat/completions, such as https://api.openai.com/v1
-	APIKey  string // sent as a bearer token; "" sends no Authorization header
+	BaseURL string // without /chat/completions, such as https://api.openai.com/v1; its query goes with each call
+	APIKey  string // "": none is sent
+	// KeyHeader is the header that the key is sent in, as it is; "" means Authorization, as
+	// a bearer token.
+	KeyHeader string
+	Headers   map[string]string // sent with each request
+	// NoStreamOptions leaves out stream_options, which some servers refuse. Their streams
+	// may then tell of no usage.
+	NoStreamOptions bool
 	// BillsErrors says that calls may be charged which are answered with 400, 422, 500
 	// or 502. It decides whether such an error is Failed or Refused.
 	BillsErrors bool
@@ -23,7 +30,10 @@ type OpenAIConfig struct {
 
 // OpenAI calls a server that speaks OpenAI's chat completions. It is safe for
 // concurrent use.
-type OpenAI struct{ api }
+type OpenAI struct {
+	api
+	noStreamOptions bool
+}
 
 // NewOpenAI checks cfg. Its errors do not quote the key or the URL, which may
 // hold a secret where it should not.
@@ -35,12 +45,19 @@ func NewOpenAI(cfg OpenAIConfig) (*OpenAI, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.APIKey != "" {
+	switch {
+	case cfg.APIKey == "":
+	case cfg.KeyHeader != "":
+		a.header.Set(cfg.KeyHeader, cfg.APIKey)
+	default:
 		a.header.Set("Authorization", "Bearer "+cfg.APIKey)
+	}
+	if err := setHeaders(a.header, cfg.Headers); err != nil {
+		return nil, err
 	}
 	a.whole = parseCompletionWhole
 	a.events = func(r *eventReader) events { return &completionChunks{events: r} }
-	return &OpenAI{a}, nil
+	return &OpenAI{a, cfg.NoStreamOptions}, nil
 }
 
 // Call sends one request; ctx bounds the whole answer, to its last part.
@@ -49,10 +66,14 @@ func (o *OpenAI) Call(ctx context.Context, req Request) (Answer, error) {
 	if err != nil {
 		return nil, unsent(err)
 	}
-	return o.call(ctx, r, req.Stream)
+	if o.noStreamOptions {
+		r.StreamOptions = openai.StreamOptions{}
+	}
+	return o.call(ctx, withExtra(r, req.Extra), req.Stream)
 }
 
-// newOpenAIRequest is the body of a request, complete: what is not there is never sent.
+// newOpenAIRequest is the body of a request, complete but for the owner's extra fields:
+// what is not there is never sent.
 func newOpenAIRequest(req Request) (*openai.ChatRequest, error) {
 	if err := req.check(); err != nil {
 		return nil, err

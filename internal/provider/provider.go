@@ -29,6 +29,9 @@ type Request struct {
 	Stream          bool
 	openai.Sampling
 	ResponseFormat json.RawMessage // valid JSON, or nil
+	// Extra is an object of fields that are sent beside the client's own, and names none of
+	// those; nil: none. To Bedrock they are additionalModelRequestFields.
+	Extra json.RawMessage
 }
 
 // Provider makes calls.

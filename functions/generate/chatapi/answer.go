@@ -46,7 +46,7 @@ func (x *exchange) success(contentType string) {
 
 // buffer answers in one piece.
 func (x *exchange) buffer(answer provider.Answer) *openai.Error {
-	var content, refusal strings.Builder
+	var content, refusal, reasoning strings.Builder
 	for {
 		p, err := x.next(answer)
 		if errors.Is(err, io.EOF) {
@@ -57,12 +57,13 @@ func (x *exchange) buffer(answer provider.Answer) *openai.Error {
 		}
 		content.WriteString(p.Content)
 		refusal.WriteString(p.Refusal)
+		reasoning.WriteString(p.Reasoning)
 	}
 	_ = answer.Close() // before the settle: the last of the call that can go wrong
 	x.meter.Ending = admission.Completed
 	x.settle()
 	x.success("application/json")
-	m := openai.Reply{Role: "assistant", Content: new(content.String())}
+	m := openai.Reply{Role: "assistant", Content: new(content.String()), Reasoning: reasoning.String()}
 	if refusal.Len() > 0 {
 		m.Refusal = new(refusal.String())
 	}
@@ -78,7 +79,7 @@ func (x *exchange) buffer(answer provider.Answer) *openai.Error {
 // without either is a plain error, be it with a report of usage.
 func (x *exchange) stream(answer provider.Answer) *openai.Error {
 	p, err := x.next(answer)
-	for err == nil && p.Content == "" && p.Refusal == "" && p.FinishReason == "" {
+	for err == nil && !shows(p) && p.FinishReason == "" {
 		p, err = x.next(answer)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -86,11 +87,11 @@ func (x *exchange) stream(answer provider.Answer) *openai.Error {
 	}
 	ok := x.chunk(&openai.Delta{Role: "assistant", Content: new("")})
 	for ok && err == nil {
-		if p.Content != "" || p.Refusal != "" {
+		if shows(p) {
 			if ok = x.chunk(deltaOf(p)); !ok {
 				break
 			}
-			x.meter.Delivered = x.meter.Text
+			x.meter.Delivered = x.meter.Text // reasoning by itself is nothing that the caller has got
 		}
 		p, err = x.next(answer)
 	}
@@ -119,9 +120,12 @@ func (x *exchange) stream(answer provider.Answer) *openai.Error {
 	return nil
 }
 
+// shows reports whether a part has something for the caller to read.
+func shows(p provider.Part) bool { return p.Content != "" || p.Refusal != "" || p.Reasoning != "" }
+
 // deltaOf is a part's text as a chunk carries it.
 func deltaOf(p provider.Part) *openai.Delta {
-	d := &openai.Delta{}
+	d := &openai.Delta{Reasoning: p.Reasoning}
 	if p.Content != "" {
 		d.Content = &p.Content
 	}

@@ -85,6 +85,7 @@ func outgoing(req *openai.ChatRequest, call *admission.Call, m *policy.Model) pr
 		Stream:          m.Stream,
 		Sampling:        req.Sampling,
 		ResponseFormat:  req.ResponseFormat,
+		Extra:           m.Extra,
 	}
 }
 

@@ -22,9 +22,10 @@ func (p Parts) provider(ctx context.Context, from *policy.Provider) (provider.Pr
 	billsErrors := from.MayBillErrors()
 	switch from.Kind {
 	case kind.OpenAI:
-		return provider.NewOpenAI(provider.OpenAIConfig{BaseURL: from.BaseURL, APIKey: key, BillsErrors: billsErrors})
+		return provider.NewOpenAI(provider.OpenAIConfig{
+			BaseURL: from.BaseURL, APIKey: key, KeyHeader: from.KeyHeader, Headers: from.Headers, NoStreamOptions: from.NoStreamOptions, BillsErrors: billsErrors})
 	case kind.Anthropic:
-		return provider.NewAnthropic(provider.AnthropicConfig{BaseURL: from.BaseURL, APIKey: key, BillsErrors: billsErrors})
+		return provider.NewAnthropic(provider.AnthropicConfig{BaseURL: from.BaseURL, APIKey: key, Headers: from.Headers, BillsErrors: billsErrors})
 	case kind.Bedrock:
 		return provider.NewBedrock(provider.BedrockConfig{
 			Region: p.AWS.Region, Credentials: p.AWS.Credentials, BaseURL: from.BaseURL, BillsErrors: billsErrors})

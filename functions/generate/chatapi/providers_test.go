@@ -60,6 +60,66 @@ func TestProvidersByKind(t *testing.T) {
 	}
 }
 
+// What a model thinks is shown where the feature says so, and is no answer.
+func TestReasoningIsShown(t *testing.T) {
+	t.Parallel()
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		text := "Hello."
+		if strings.Contains(string(body), "no text") {
+			text = ""
+		}
+		if !strings.Contains(string(body), `"stream":true`) {
+			t.Errorf("sent %s", body)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, `data: {"type":"message_start","message":{"usage":{"input_tokens":9,"output_tokens":1}}}`+"\n\n"+
+			`data: {"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"Well, "}}`+"\n\n"+
+			`data: {"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"hi."}}`+"\n\n"+
+			`data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"`+text+`"}}`+"\n\n"+
+			`data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}`+"\n\n"+
+			`data: {"type":"message_stop"}`+"\n\n")
+	}))
+	defer model.Close()
+	g := newRig(t, func(yaml string) string {
+		yaml = strings.Replace(yaml, "allow: [system, response_format]", "allow: [system]", 1)
+		yaml = strings.ReplaceAll(yaml, "max_tokens_field: max_completion_tokens, ", "")
+		yaml = strings.Replace(yaml, "cv:    {", "cv:    {reasoning: true, ", 1)
+		return regexp.MustCompile(`main: \{[^}]*\}`).ReplaceAllString(yaml, `main: {kind: anthropic, base_url: "`+model.URL+`", api_key: {env: TEST_SECRET}}`)
+	})
+	g.freeze(0)
+	token, used := g.token("anna", ""), 0
+	before := g.remaining(token)["cv"]
+	for _, tt := range []struct {
+		body  string
+		want  []string // in this order
+		quota int
+	}{
+		{`{"model":"cv","messages":[{"role":"user","content":"hi"}]}`, []string{`"content":"Hello."`, `"reasoning_content":"Well, hi."`, `"finish_reason":"stop"`}, 1},
+		{`{"model":"cv","messages":[{"role":"user","content":"hi"}],"stream":true}`,
+			[]string{`"delta":{"reasoning_content":"Well, "}`, `"delta":{"reasoning_content":"hi."}`, `"delta":{"content":"Hello."}`, `"finish_reason":"stop"`, "[DONE]"}, 1},
+		{`{"model":"cv","messages":[{"role":"user","content":"no text"}]}`, []string{`"content":""`, `"reasoning_content":"Well, hi."`, `"notice":"The model gave no text.`}, 0},
+		{`{"model":"cv","messages":[{"role":"user","content":"no text"}],"stream":true}`, []string{`"reasoning_content":"hi."`, `"notice":"The model gave no text.`, "[DONE]"}, 0},
+		{`{"model":"docqa","messages":[{"role":"user","content":"hi"}]}`, []string{`"content":"Hello."`}, 0},
+		{`{"model":"docqa","messages":[{"role":"user","content":"hi"}],"stream":true}`, []string{`"delta":{"content":"Hello."}`, "[DONE]"}, 0},
+	} {
+		a := g.chat(token, tt.body)
+		rest, ok := a.body, true
+		for _, want := range tt.want {
+			if _, rest, ok = strings.Cut(rest, want); !ok {
+				break
+			}
+		}
+		used += tt.quota
+		if a.status != http.StatusOK || !ok || strings.Contains(a.body, "Well") != strings.Contains(tt.body, "cv") {
+			t.Errorf("%s: answered %d %s", tt.body, a.status, a.body)
+		}
+		if got := before - g.remaining(token)["cv"]; int(got) != used {
+			t.Errorf("%s: %d of the quota, want %d", tt.body, got, used)
+		}
+	}
+}
+
 // A feature whose model is Anthropic's answers its callers as any other.
 func TestAnthropicFeature(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Each recipe of docs/providers.md is right as it is printed, and nothing is noted of it
+// but who may charge for errors.
+func TestRecipes(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/providers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 13 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	rest := blocks[0][1]
+	for _, block := range blocks[1:] {
+		got := command(t, "check", "--config", writeFile(t, block[1]+rest))
+		if got.code != 0 {
+			t.Errorf("%s\n%s%s", block[1], got.stdout, got.stderr)
+		}
+		for line := range strings.Lines(got.stdout) {
+			if about := strings.HasPrefix(line, "note: providers.") || strings.HasPrefix(line, "note: models."); about && !strings.Contains(line, ".bills_errors is left out") &&
+				!(strings.Contains(line, "stream_options is false") && strings.Contains(block[1], "api.mistral.ai")) {
+				t.Errorf("%s\n%s", block[1], line)
+			}
+		}
+	}
+}
