@@ -86,6 +86,9 @@ func (w *world) live() {
 	w.advance(4 * time.Second)
 	w.isEnvelope(w.chat(w.generate, ann, "docqa", "Hello", http.StatusForbidden))
 	w.admin("POST", "/admin/unblock", nil, `{"user":"ann"}`)
+	if got := w.admin("GET", "/admin/audit", map[string]string{"user": "ann"}, ""); bytes.Count(got, []byte(`"whom":"user#ann"`)) != 4 {
+		w.t.Errorf("the changes of ann: %s", got)
+	}
 
 	w.advance(20 * time.Minute)
 	w.chat(w.generate, anybody, "docqa", "Hello", http.StatusForbidden)

@@ -134,7 +134,7 @@ func adminRoutes(s *stack, p *problems) {
 		}
 	}
 	slices.Sort(routes)
-	p.equal("admin routes", strings.Join(routes, ", "), "GET /admin/fuse, GET /admin/limits, POST /admin/block, POST /admin/limits/clear, POST /admin/unblock, PUT /admin/fuse")
+	p.equal("admin routes", strings.Join(routes, ", "), "GET /admin/audit, GET /admin/fuse, GET /admin/limits, POST /admin/block, POST /admin/limits/clear, POST /admin/unblock, PUT /admin/fuse")
 	p.equal("AWS_IAM", at(s.get("Api", "Body"), "components", "securitySchemes", "AWS_IAM", "x-amazon-apigateway-authtype"), "awsSigv4")
 	// Who has the policy may call just these.
 	var granted []string
@@ -168,6 +168,7 @@ type envelope struct {
 		Requested  int64   `json:"requested"`
 		Remaining  int64   `json:"remaining"`
 		Affordable *int64  `json:"affordable_max_tokens"`
+		Blocked    int64   `json:"blocked_until"`
 	} `json:"error"`
 }
 

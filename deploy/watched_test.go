@@ -177,7 +177,7 @@ func (w *world) checkTables() {
 			pk := item["pk"].(*types.AttributeValueMemberS).Value
 			_, expires := item[ttl].(*types.AttributeValueMemberN)
 			// There is one of each, and one for each pool.
-			check.That(w.t, expires || pk == "fuse" || pk == "alarm" || strings.HasPrefix(pk, "pool#"), "%s: %s never expires", resource, pk)
+			check.That(w.t, expires || pk == "fuse" || pk == "alarm" || pk == "audit" || strings.HasPrefix(pk, "pool#"), "%s: %s never expires", resource, pk)
 		}
 	}
 }

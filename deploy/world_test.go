@@ -195,10 +195,14 @@ func (w *world) callOf(r *http.Request, body []byte) grant {
 			Key, Item                 keys
 			KeyConditionExpression    string
 			ExpressionAttributeValues map[string]struct{ S string }
+			RequestItems              map[string]struct{ Keys []keys } // all of one kind
 		}
 		err := json.Unmarshal(body, &in)
 		check.That(w.t, err == nil, "%s: %v", target, err)
 		key := in.Key.PK.S + in.Item.PK.S
+		for table, some := range in.RequestItems {
+			in.TableName, key = table, some.Keys[0].PK.S
+		}
 		if in.KeyConditionExpression != "" {
 			key = in.ExpressionAttributeValues[":pk"].S
 		}

@@ -305,16 +305,21 @@ cv     user      0            4         4   2400h
 	if len(audits) != 4 {
 		t.Fatalf("audit items %v, want one of each clear", audits)
 	}
-	var audit struct{ Who, Whom, What, Why, Expires struct{ Value string } }
+	var audit struct{ At, Who, Whom, What, Why, Expires struct{ Value string } }
 	if err := json.Unmarshal([]byte(items[audits[0]]), &audit); err != nil {
 		t.Fatal(err)
 	}
 	if audit.Who.Value != by || audit.Whom.Value != "user#auth0|ann" || audit.What.Value != "clear cv" || audit.Why.Value != reason {
 		t.Errorf("audit %+v", audit)
 	}
-	at, err := time.Parse("audit#2006-01-02T15:04:05.000000Z", audits[0][:strings.LastIndexByte(audits[0], '#')])
+	seconds, err := strconv.ParseInt(audit.At.Value, 10, 64)
+	at := time.Unix(seconds, 0)
 	if expires, _ := strconv.ParseInt(audit.Expires.Value, 10, 64); err != nil || expires != at.Add(365*24*time.Hour).Unix() || done.Sub(at).Abs() > patience {
 		t.Errorf("audit of %v expires %d: %v", at, expires, err)
+	}
+	listed := d.must(t, "audit", "--since", "1h", "--identity", "ann@example.com")
+	if lines := strings.Split(listed, "\n"); len(lines) != 6 || !regexp.MustCompile(`UTC  `+by+` +user#auth0\|ann  clear cv +`+reason+`$`).MatchString(lines[4]) {
+		t.Errorf("listed:\n%s", listed)
 	}
 }
 

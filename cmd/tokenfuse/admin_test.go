@@ -159,6 +159,14 @@ cv      user, pro  10           10         10         24h
 		{"block jane@example.com --for 1d --reason ticket", "user 123 is blocked until 2026-12-01 12:00:00 UTC, by " + supportARN + "\n"},
 		{"block later --for 2h", "user later is blocked until 2026-11-30 14:00:00 UTC, by " + supportARN + "\nnote: nothing is known of them at the moment: is it spelt right?\n"},
 		{"unblock user#123", "user 123 is not blocked any more\n"},
+		{"audit --identity jane@example.com", `WHEN                     WHO                                     WHOM      WHAT                              WHY
+2026-11-30 12:00:00 UTC  arn:aws:iam::123456789012:user/support  user#123  unblock                           
+2026-11-30 12:00:00 UTC  arn:aws:iam::123456789012:user/support  user#123  block until 2026-12-01T12:00:00Z  ticket
+2026-11-30 12:00:00 UTC  arn:aws:iam::123456789012:user/support  user#123  clear all                         
+2026-11-30 12:00:00 UTC  arn:aws:iam::123456789012:user/support  user#123  clear cv                          ticket
+`},
+		{"audit --identity nobody", "no changes\n"},
+		{"audit --identity fuse --before 4", "WHEN                     WHO                                     WHOM  WHAT\n2026-11-30 12:00:00 UTC  " + supportARN + "  fuse  set challenge until 2026-11-30T13:00:00Z\n"},
 		{"fuse show", "the fuse is open, set by " + supportARN + "\n"},
 	} {
 		if got := command(t, strings.Fields(step.args)...); got.code != 0 || got.stderr != "" || got.stdout != step.want {
@@ -167,7 +175,7 @@ cv      user, pro  10           10         10         24h
 	}
 	for args, member := range map[string]string{
 		"limits 123 --json": "holds", "clear-limit 123 --type all --json": "limits", "fuse show --json": "set_by", "fuse set closed --json": "state",
-		"block 123 --for 1h --json": "blocked", "unblock 123 --json": "was_blocked",
+		"audit --json": "changes", "block 123 --for 1h --json": "blocked", "unblock 123 --json": "was_blocked",
 	} {
 		got := command(t, strings.Fields(args)...)
 		var answer map[string]any

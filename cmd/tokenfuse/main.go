@@ -47,6 +47,7 @@ type commands struct {
 	Block      blockCommand      `cmd:"" help:"Refuse somebody for a time: 403 identity_blocked within seconds, in every process."`
 	Unblock    unblockCommand    `cmd:"" help:"End a block."`
 	Fuse       fuseCommand       `cmd:"" help:"Show or set the fuse of a deployment."`
+	Audit      auditCommand      `cmd:"" help:"List what administrators changed, the newest first: who, whom, what, why."`
 	Token      tokenCommand      `cmd:"" help:"Print a token of the issuer that dev runs."`
 	Completion completionCommand `cmd:"" help:"Print a script by which a shell completes commands and flags."`
 }

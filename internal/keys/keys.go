@@ -5,14 +5,15 @@ package keys
 import (
 	"encoding/base32"
 	"encoding/base64"
+	"fmt"
 	"strings"
-	"time"
 )
 
 // The items of which there is one.
 const (
 	Fuse  = "fuse"  // what is switched off
 	Alarm = "alarm" // what the alarm remembers
+	Audit = "audit" // how many changes administrators have made
 )
 
 // Kind is a kind of item of which there are many: what their keys begin with.
@@ -39,11 +40,9 @@ func (k Kind) ID(key string) (id string, ok bool) { return strings.CutPrefix(key
 // checks challenges. No network has such an id.
 func Siteverify(network string) string { return Network.Key(network + "#siteverify") }
 
-// Audit is the key of a change that an administrator made at a time. The keys of later
-// changes sort after it. The id tells changes of the same microsecond apart.
-func Audit(at time.Time, id string) string {
-	return audit.Key(at.UTC().Format("2006-01-02T15:04:05.000000Z") + "#" + id)
-}
+// Change is the key of the nth change that an administrator made, from 1. (Before there
+// were numbers, a change had its time and a random text there.)
+func Change(n int64) string { return audit.Key(fmt.Sprintf("%012d", n)) }
 
 // Identity reads the key of an identity, which is a user, a network or a pass. It reports
 // false for every other key, and for an id that no network or pass can have. What may be

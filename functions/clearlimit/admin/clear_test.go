@@ -110,8 +110,8 @@ func TestSupportUnblocksByEmail(t *testing.T) {
 			t.Errorf("%s is %v, want %s", attr, audit[0][attr], want)
 		}
 	}
-	if key := audit[0]["pk"].(*types.AttributeValueMemberS).Value; !strings.HasPrefix(key, "audit#2026-11-30T12:00:00.000000Z#") {
-		t.Errorf("key %s", key)
+	if key, at := audit[0]["pk"].(*types.AttributeValueMemberS).Value, audit[0]["at"].(*types.AttributeValueMemberN).Value; key != "audit#000000000001" || at != "1796040000" {
+		t.Errorf("key %s at %s", key, at)
 	}
 	if got := audit[0]["expires"].(*types.AttributeValueMemberN).Value; got != "1827576000" { // 30 Nov 2027
 		t.Errorf("expires %s", got)

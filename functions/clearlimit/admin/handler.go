@@ -74,6 +74,7 @@ func New(cfg Config) *Handler {
 		"/admin/limits":       {http.MethodGet: (*Handler).limits},
 		"/admin/block":        {http.MethodPost: (*Handler).block},
 		"/admin/unblock":      {http.MethodPost: (*Handler).unblock},
+		"/admin/audit":        {http.MethodGet: (*Handler).changes},
 		"/admin/fuse":         {http.MethodGet: (*Handler).showFuse, http.MethodPut: (*Handler).setFuse},
 	}}
 }

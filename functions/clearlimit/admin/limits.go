@@ -52,13 +52,7 @@ func (t *target) view(l held) limitView {
 
 // limits answers GET /admin/limits.
 func (h *Handler) limits(w http.ResponseWriter, r *request) *openai.Error {
-	query := r.URL.Query()
-	field := func(name string) (string, *openai.Error) {
-		if len(query[name]) > 1 {
-			return "", openai.Errorf(openai.InvalidValue, name, "%s stands twice: send it once.", name)
-		}
-		return query.Get(name), nil
-	}
+	field := queryField(r)
 	p, apiErr := h.poolNamed(field)
 	if apiErr != nil {
 		return apiErr
