@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"unicode/utf8"
 )
 
 // markers is what the last user message asks for beside an answer.
@@ -67,14 +68,18 @@ var splitPattern = regexp.MustCompile(`[ -]?[A-Za-z]+|[0-9]{1,3}|[,.:]| `)
 
 // compose makes the answer to req, within its cap unless a marker says that it is
 // ignored. It depends on nothing else.
-func compose(req *request, prompt int, m markers) answer {
+func (u *Upstream) compose(req *request, prompt int, m markers) answer {
 	most := req.maxOutputTokens()
 	if m.over > 0 {
 		most, m.long = m.over, true
 	}
 	a := answer{reasoning: min(m.reasoning, most), finish: "stop"}
 	room := most - a.reasoning
-	a.tokens = splitPattern.FindAllString(fmt.Sprintf(shortText, len(req.Messages), prompt, most), -1)
+	if req.json != "" && !m.long {
+		u.composeJSON(&a, req.json, room)
+	} else {
+		a.tokens = splitPattern.FindAllString(fmt.Sprintf(shortText, len(req.Messages), prompt, most), -1)
+	}
 	if m.long {
 		more := splitPattern.FindAllString(longText, -1)
 		for len(a.tokens) <= room {
@@ -94,4 +99,22 @@ func compose(req *request, prompt int, m markers) answer {
 		a.tokens, a.finish = a.tokens[:a.sent], "error"
 	}
 	return a
+}
+
+// composeJSON makes an answer of any text, within room. Its pieces are as many as its
+// tokens, but are cut where they come out even: what is billed is exact.
+func (u *Upstream) composeJSON(a *answer, text string, room int) {
+	if u.tokenizer.Count(text) > room {
+		text, a.finish = u.tokenizer.Cut(text, room), "length"
+	}
+	n := u.tokenizer.Count(text)
+	from := 0
+	for i := range n {
+		to := len(text) * (i + 1) / n
+		for to < len(text) && !utf8.RuneStart(text[to]) {
+			to++
+		}
+		a.tokens = append(a.tokens, text[from:to])
+		from = to
+	}
 }

@@ -34,6 +34,8 @@ type request struct {
 	Seed             *int64          `json:"seed"`
 	Stop             []string        `json:"stop"`
 	ResponseFormat   *responseFormat `json:"response_format"`
+
+	json string // the answer, if it must be JSON
 }
 
 type requestMessage struct {
@@ -42,8 +44,31 @@ type requestMessage struct {
 }
 
 type responseFormat struct {
-	Type       string          `json:"type"`
-	JSONSchema json.RawMessage `json:"json_schema"`
+	Type       string `json:"type"`
+	JSONSchema *struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Schema      json.RawMessage `json:"schema"`
+		Strict      bool            `json:"strict"`
+	} `json:"json_schema"`
+}
+
+// anObject is what is answered where any JSON object will do.
+const anObject = `{"answer":"This is the built-in upstream, which stands in for a model provider.","fits":true}`
+
+// answer is JSON in this format, or "" for text.
+func (f *responseFormat) answer() (string, *problem) {
+	switch {
+	case f.Type == "json_object", f.Type == "json_schema" && f.JSONSchema.Schema == nil:
+		return anObject, nil
+	case f.Type == "json_schema":
+		fitting, err := fit(f.JSONSchema.Schema)
+		if err != nil {
+			return "", invalid("response_format", "invalid_json_schema", "Invalid schema for response_format '%s': %s.", f.JSONSchema.Name, err)
+		}
+		return string(fitting), nil
+	}
+	return "", nil
 }
 
 // names are the fields of request: encoding/json would take them in any case.
@@ -197,6 +222,10 @@ func (r *request) check() *problem {
 		}
 		if (f.Type == "json_schema") != (f.JSONSchema != nil) {
 			return invalid("response_format.json_schema", "invalid_value", "A json_schema belongs to the type json_schema.")
+		}
+		var p *problem
+		if r.json, p = f.answer(); p != nil {
+			return p
 		}
 	}
 	return nil

@@ -4,13 +4,15 @@
 // It answers POST .../chat/completions and GET .../models under any base path,
 // with any key or none. Requests are checked as strictly as a strict provider
 // would: unknown fields, two output caps or none, and values out of range are
-// 400 in OpenAI's error envelope. The settings of the sampling and the response
-// format are checked and otherwise ignored.
+// 400 in OpenAI's error envelope. The settings of the sampling are checked and
+// otherwise ignored.
 //
-// The answer is a short text in which only numbers depend on the request. It is
-// the same each time, is cut at the output cap with finish_reason "length", and
-// is sent token by token. Usage is exact: input is counted with o200k_base as
-// OpenAI counts a chat, and the answer is made of single tokens of it.
+// The answer is a short text in which only numbers depend on the request. Where
+// response_format asks for JSON, it is JSON that fits the schema; a schema that
+// nothing fits, or nothing that the package can write, is 400. The answer is the
+// same each time, is cut at the output cap with finish_reason "length", and is
+// sent token by token. Usage is exact: input is counted with o200k_base as OpenAI
+// counts a chat, and the answer has as many pieces as it has tokens.
 //
 // Markers in the last user message change what happens:
 //
@@ -24,10 +26,11 @@
 //	[[fail:nofinish]] a complete answer without finish_reason: a stream fails by it
 //	[[fail:nousage]]  a complete answer without usage
 //	[[fail:empty]]    status 200 and an empty body or stream
-//	[[long]]          an answer as long as the output cap, to the token
+//	[[long]]          an answer as long as the output cap, to the token; of text,
+//	                  also where JSON was asked for
 //	[[cached:N]]      N input tokens, or all if they are fewer, come from a cache
 //	[[reasoning:N]]   N output tokens, or all, are spent on reasoning first
-//	[[over:N]]        an answer of N tokens, whatever the output cap
+//	[[over:N]]        an answer of N tokens of text, whatever the output cap
 //	[[usage:N]]       usage that tells of N output tokens, whatever was made
 //	[[billed]]        what is refused with an error status is billed like an answer
 //
@@ -114,7 +117,7 @@ func (u *Upstream) complete(w http.ResponseWriter, r *http.Request) {
 	call := u.log.add(req, prompt)
 
 	ctx := r.Context()
-	answer := compose(req, prompt, marks)
+	answer := u.compose(req, prompt, marks)
 	usage := price.Usage{Input: int64(prompt), CachedInput: int64(min(marks.cached, prompt))}
 	output := price.Usage{Reasoning: int64(answer.reasoning), Output: int64(answer.reasoning + len(answer.tokens))}
 	if status := marks.status(); status != 0 {

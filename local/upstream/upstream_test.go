@@ -208,6 +208,7 @@ func TestRequestsAreChecked(t *testing.T) {
 		{with(`,"response_format":{"type":"xml"}`), "response_format.type", "invalid_value"},
 		{with(`,"response_format":{"type":"json_schema"}`), "response_format.json_schema", "invalid_value"},
 		{with(`,"response_format":{"type":"text","json_schema":{}}`), "response_format.json_schema", "invalid_value"},
+		{with(`,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"colour"}}}`), "response_format", "invalid_json_schema"},
 		{`{"model":"m","messages":[{"role":"tool","content":"hi"}],"max_tokens":9}`, "messages[0].role", "invalid_value"},
 		{`{"model":"m","messages":[{"role":"user"}],"max_tokens":9}`, "messages[0].content", "missing_required_parameter"},
 		{`{"model":"m","messages":[{"role":"user","content":[]}],"max_tokens":9}`, "messages.content", "invalid_type"},
@@ -561,5 +562,38 @@ func TestManyAtOnce(t *testing.T) {
 	input := promptTokens(t, request1("hi", 10, false))
 	if calls, usage := u.Totals(); calls != 32 || usage != (price.Usage{Input: 32 * input, Output: 320}) {
 		t.Errorf("%d calls, %+v", calls, usage)
+	}
+}
+
+// JSON comes whole and in pieces, one for each token that is billed, and ends at the cap.
+func TestJSON(t *testing.T) {
+	u, url := serve(t, Options{})
+	const schema = `{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","properties":{"ä😀":{"type":"array","items":{"type":"integer"},"minItems":9}},"required":["ä😀"]}}}`
+	const list = `{"ä😀":[1,1,1,1,1,1,1,1,1]}`
+	o200k := tokenizer(t)
+	for _, stream := range []bool{false, true} {
+		for _, tt := range []struct {
+			format       string
+			most         int
+			want, finish string
+		}{
+			{schema, 100, list, "stop"},
+			{`{"type":"json_object"}`, 100, anObject, "stop"},
+			{`{"type":"json_schema","json_schema":{"name":"x"}}`, 100, anObject, "stop"},
+			{schema, 10, o200k.Cut(list, 10), "length"},
+		} {
+			req := request1("Go on.", tt.most, stream)
+			req.ResponseFormat = []byte(tt.format)
+			got := call(t.Context(), t, client(t, url), req)
+			if got.err != nil || got.text != tt.want || got.finish != tt.finish {
+				t.Errorf("%s: %+v", tt.format, got)
+			}
+			if n := o200k.Count(tt.want); got.usage.Output != int64(n) || stream && (got.parts < n/2 || got.parts > n) {
+				t.Errorf("%s: %d tokens in %d parts, want %d", tt.format, got.usage.Output, got.parts, n)
+			}
+		}
+	}
+	if _, usage := u.Totals(); usage.Output == 0 {
+		t.Error("nothing was billed")
 	}
 }
