@@ -32,7 +32,7 @@ type eventReader struct {
 // largest bytes.
 func newEventReader(r io.Reader, largest int, total int64) *eventReader {
 	limited := &io.LimitedReader{R: r, N: total + 1}
-	return &eventReader{limited: limited, r: bufio.NewReader(limited), largest: largest}
+	return &eventReader{limited: limited, r: bufio.NewReaderSize(limited, 1<<10), largest: largest}
 }
 
 // first passes over a BOM and blanks, of at most the largest line's length, and gives
