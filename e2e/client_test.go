@@ -155,6 +155,16 @@ func (d *dev) token(t *testing.T, sub string) string {
 // remaining gives what is left of a limit, as the caller sees it.
 func (d *dev) remaining(t *testing.T, token, limit string) int {
 	t.Helper()
+	left, known := d.limits(t, token)[limit]
+	if !known {
+		t.Fatalf("no limit %s", limit)
+	}
+	return left
+}
+
+// limits gives what is left of each, as the caller sees it.
+func (d *dev) limits(t *testing.T, token string) map[string]int {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/v1/limits", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -172,11 +182,9 @@ func (d *dev) remaining(t *testing.T, token, limit string) int {
 	if err := json.Unmarshal([]byte(a.body), &view); err != nil {
 		t.Fatalf("%v: %s", err, a.body)
 	}
+	left := map[string]int{}
 	for _, l := range view.Limits {
-		if l.Name == limit {
-			return l.Remaining
-		}
+		left[l.Name] = l.Remaining
 	}
-	t.Fatalf("no limit %s: %s", limit, a.body)
-	return 0
+	return left
 }
