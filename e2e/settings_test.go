@@ -163,3 +163,53 @@ func TestProviderSettings(t *testing.T) {
 		}
 	}
 }
+
+// What is wrong with a request by the word of its provider is told to the caller as such,
+// and takes nothing.
+func TestRefusedByTheProvider(t *testing.T) {
+	t.Parallel()
+	model := record(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/claude/"):
+			fmt.Fprint(w, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}`)
+		case strings.HasPrefix(r.URL.Path, "/odd/"):
+			fmt.Fprint(w, `{"error":{"message":"odd","code":"odd"}}`)
+		default:
+			fmt.Fprint(w, `{"error":{"message":"The prompt was filtered","param":"prompt","code":"content_filter","innererror":{"code":"ResponsibleAIPolicyViolation"}}}`)
+		}
+	})
+	d := startDevWith(t, vendorsConfig(t, fmt.Sprintf(`
+  fair:   {kind: openai, base_url: "%[1]s/fair", bills_errors: false}
+  bills:  {kind: openai, base_url: "%[1]s/bills", bills_errors: true}
+  odd:    {kind: openai, base_url: "%[1]s/odd", bills_errors: false}
+  claude: {kind: anthropic, base_url: "%[1]s/claude", api_key: {env: E2E_KEY}, bills_errors: false}`, model.url), `
+  fair: {provider: fair, id: m, max_tokens_field: max_tokens, PRICE}
+  bills: {provider: bills, id: m, max_tokens_field: max_tokens, PRICE}
+  odd: {provider: odd, id: m, max_tokens_field: max_tokens, PRICE}
+  claude: {provider: claude, id: m, PRICE}`), "E2E_KEY=key")
+	for _, row := range []struct {
+		feature string
+		status  int
+		code    string
+		cost    int64 // micro-dollars
+	}{
+		{"fair", 400, "content_filter", 0},
+		{"bills", 400, "content_filter", 1000},
+		{"claude", 400, "context_length_exceeded", 0},
+		{"odd", 502, "provider_error", 0},
+	} {
+		for _, stream := range []bool{false, true} {
+			user := fmt.Sprintf("%s-%t", row.feature, stream)
+			token, before := d.token(t, user), d.spent(t)
+			a, err := d.ask(t.Context(), token, question{feature: row.feature, text: "Is it?", most: 100, stream: stream})
+			if err != nil || a.status != row.status || !strings.Contains(a.body, `"code":"`+row.code+`"`) || a.header.Get("X-Should-Retry") != "false" {
+				t.Errorf("%s: %v %d %s", user, err, a.status, a.body)
+			}
+			left := d.left(t, user)
+			if cost := d.spent(t) - before; cost != row.cost || left[row.feature] != 3 || left["tokens"] != 1_000_000 {
+				t.Errorf("%s: it cost %d micro-dollars, want %d; %v are left", user, cost, row.cost, left)
+			}
+		}
+	}
+}

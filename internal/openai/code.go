@@ -11,6 +11,15 @@ const (
 	UnsupportedParameter Code = "unsupported_parameter"
 	InvalidValue         Code = "invalid_value"
 	InputTooLong         Code = "input_too_long"
+
+	// What a provider finds wrong with a request; unsupported_parameter and invalid_value
+	// may be, too.
+	ContentFilter         Code = "content_filter"
+	ContextLengthExceeded Code = "context_length_exceeded"
+	InvalidPrompt         Code = "invalid_prompt"
+	StringAboveMaxLength  Code = "string_above_max_length"
+	UnsupportedValue      Code = "unsupported_value"
+
 	InvalidToken         Code = "invalid_token"
 	TokenExpired         Code = "token_expired"
 	ChallengeRequired    Code = "challenge_required"
@@ -47,38 +56,43 @@ var codes = map[Code]struct {
 	status int
 	retry  bool
 }{
-	InvalidJSON:          {http.StatusBadRequest, false},
-	UnsupportedParameter: {http.StatusBadRequest, false},
-	InvalidValue:         {http.StatusBadRequest, false},
-	InputTooLong:         {http.StatusBadRequest, false},
-	InvalidToken:         {http.StatusUnauthorized, false},
-	TokenExpired:         {http.StatusUnauthorized, false},
-	ChallengeRequired:    {http.StatusForbidden, false},
-	ChallengeFailed:      {http.StatusForbidden, false},
-	IdentityBlocked:      {http.StatusForbidden, false},
-	FeatureNotAllowed:    {http.StatusForbidden, false},
-	OriginNotAllowed:     {http.StatusForbidden, false},
-	AdminNotAllowed:      {http.StatusForbidden, false},
-	ModelNotFound:        {http.StatusNotFound, false},
-	IdentityNotFound:     {http.StatusNotFound, false},
-	NotFound:             {http.StatusNotFound, false},
-	MethodNotAllowed:     {http.StatusMethodNotAllowed, false},
-	AmbiguousEmail:       {http.StatusConflict, false},
-	TooManyBlocks:        {http.StatusConflict, false},
-	BodyTooLarge:         {http.StatusRequestEntityTooLarge, false},
-	UnsupportedMediaType: {http.StatusUnsupportedMediaType, false},
-	RateLimitExceeded:    {http.StatusTooManyRequests, true}, // if the wait is short
-	InsufficientQuota:    {http.StatusTooManyRequests, false},
-	CallerLeft:           {499, false}, // nginx's "client closed request"; hardly ever seen by a client
-	InternalError:        {http.StatusInternalServerError, false},
-	ProviderError:        {http.StatusBadGateway, false},
-	SpendCeilingReached:  {http.StatusServiceUnavailable, false},
-	FuseOpen:             {http.StatusServiceUnavailable, false},
-	ChallengeUnavailable: {http.StatusServiceUnavailable, true},
-	StoreUnavailable:     {http.StatusServiceUnavailable, true},
-	KeysUnavailable:      {http.StatusServiceUnavailable, true},
-	SecretUnavailable:    {http.StatusServiceUnavailable, false}, // it was tried again already, for seconds
-	ProviderTimeout:      {http.StatusGatewayTimeout, false},
+	InvalidJSON:           {http.StatusBadRequest, false},
+	UnsupportedParameter:  {http.StatusBadRequest, false},
+	InvalidValue:          {http.StatusBadRequest, false},
+	InputTooLong:          {http.StatusBadRequest, false},
+	ContentFilter:         {http.StatusBadRequest, false},
+	ContextLengthExceeded: {http.StatusBadRequest, false},
+	InvalidPrompt:         {http.StatusBadRequest, false},
+	StringAboveMaxLength:  {http.StatusBadRequest, false},
+	UnsupportedValue:      {http.StatusBadRequest, false},
+	InvalidToken:          {http.StatusUnauthorized, false},
+	TokenExpired:          {http.StatusUnauthorized, false},
+	ChallengeRequired:     {http.StatusForbidden, false},
+	ChallengeFailed:       {http.StatusForbidden, false},
+	IdentityBlocked:       {http.StatusForbidden, false},
+	FeatureNotAllowed:     {http.StatusForbidden, false},
+	OriginNotAllowed:      {http.StatusForbidden, false},
+	AdminNotAllowed:       {http.StatusForbidden, false},
+	ModelNotFound:         {http.StatusNotFound, false},
+	IdentityNotFound:      {http.StatusNotFound, false},
+	NotFound:              {http.StatusNotFound, false},
+	MethodNotAllowed:      {http.StatusMethodNotAllowed, false},
+	AmbiguousEmail:        {http.StatusConflict, false},
+	TooManyBlocks:         {http.StatusConflict, false},
+	BodyTooLarge:          {http.StatusRequestEntityTooLarge, false},
+	UnsupportedMediaType:  {http.StatusUnsupportedMediaType, false},
+	RateLimitExceeded:     {http.StatusTooManyRequests, true}, // if the wait is short
+	InsufficientQuota:     {http.StatusTooManyRequests, false},
+	CallerLeft:            {499, false}, // nginx's "client closed request"; hardly ever seen by a client
+	InternalError:         {http.StatusInternalServerError, false},
+	ProviderError:         {http.StatusBadGateway, false},
+	SpendCeilingReached:   {http.StatusServiceUnavailable, false},
+	FuseOpen:              {http.StatusServiceUnavailable, false},
+	ChallengeUnavailable:  {http.StatusServiceUnavailable, true},
+	StoreUnavailable:      {http.StatusServiceUnavailable, true},
+	KeysUnavailable:       {http.StatusServiceUnavailable, true},
+	SecretUnavailable:     {http.StatusServiceUnavailable, false}, // it was tried again already, for seconds
+	ProviderTimeout:       {http.StatusGatewayTimeout, false},
 }
 
 // Status is the HTTP status of an answer with this code.

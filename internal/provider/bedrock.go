@@ -126,6 +126,8 @@ type bedrockWire struct {
 	begun  atomic.Bool // some of the answer's body has arrived
 	text   []byte      // of an answer in one piece
 
+	refusal []byte // the body of an error status
+
 	billsErrors bool
 }
 
@@ -150,9 +152,9 @@ func (w *bedrockWire) Do(r *http.Request) (*http.Response, error) {
 	resp.Body = &arrival{resp.Body, &w.begun}
 	switch contentType := mediaType(resp); {
 	case resp.StatusCode >= 300:
-		rest := readBriefly(resp.Body, w.cancel)
+		w.refusal = readBriefly(resp.Body, w.cancel)
 		resp.Body.Close()
-		resp.Body = io.NopCloser(bytes.NewReader(rest))
+		resp.Body = io.NopCloser(bytes.NewReader(w.refusal))
 	case resp.StatusCode != http.StatusOK:
 		err = errStatus
 	case w.stream && contentType == "application/vnd.amazon.eventstream":
@@ -178,7 +180,7 @@ func (w *bedrockWire) failure(ctx context.Context, err error) *Error {
 	case !w.sent.Load():
 		return unsent(safeUnsent(ctx, err))
 	case w.status >= 300:
-		return refused(w.status, exceptionCode(err), w.billsErrors)
+		return refused(w.status, exceptionCode(err), w.billsErrors).blame(w.refusal)
 	}
 	return failed(ctx, w.status, w.begun.Load(), decoding(err))
 }

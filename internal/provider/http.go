@@ -42,8 +42,8 @@ type api struct {
 	events func(*eventReader) events
 }
 
-// newAPI checks the URL, under which path is, before its query if it has one. Its errors do not quote what may hold
-// a secret where it should not.
+// newAPI checks the URL, under which path is, before its query if it has one. Its errors
+// do not quote what may hold a secret where it should not.
 func newAPI(baseURL, path string, client *http.Client, billsErrors bool) (api, error) {
 	u, err := parseBaseURL(baseURL)
 	if err != nil {
@@ -175,7 +175,8 @@ func encodeJSON(v any) ([]byte, error) {
 func (a *api) open(ctx, callCtx context.Context, cancel context.CancelFunc, resp *http.Response) (Answer, error) {
 	status := resp.StatusCode
 	if status >= 300 {
-		return nil, refused(status, errorCode(readBriefly(resp.Body, cancel)), a.billsErrors)
+		said := readBriefly(resp.Body, cancel)
+		return nil, refused(status, errorCode(said), a.billsErrors).blame(said)
 	}
 	if status < 200 {
 		return nil, failed(ctx, status, false, errStatus)

@@ -91,8 +91,13 @@ type Error struct {
 	Failure Failure
 	Status  int    // the provider's HTTP status if it sent one, else 0
 	Code    string // the provider's own word for what went wrong, a plain word; "" if it gave none
-	Begun   bool   // some of the answer had arrived: a byte of its body is enough
-	Err     error  // the cause; may be nil
+	// Fault is what is wrong with the request itself, where a 400, 413 or 422 says so in a
+	// way that is known; "" elsewhere. Param is the field at fault as the provider calls it,
+	// a plain word, which need not be one that the caller has set; "" if it names none.
+	Fault openai.Code
+	Param string
+	Begun bool  // some of the answer had arrived: a byte of its body is enough
+	Err   error // the cause; may be nil
 }
 
 func (e *Error) Error() string {

@@ -130,6 +130,9 @@ func (x *exchange) failed(err error) *openai.Error {
 		return x.notTaken()
 	}
 	logger(x.ctx).Warn("provider call failed", "feature", x.entry.feature, "model", x.meter.Model.Name, "error", err)
+	if e := x.blamed(p); e != nil {
+		return e
+	}
 	c, what := openai.ProviderError, "The model failed to answer."
 	if p.Failure == provider.Timeout {
 		c, what = openai.ProviderTimeout, "The model did not answer in time."

@@ -1,0 +1,73 @@
+package chatapi
+
+import (
+	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/internal/provider"
+)
+
+// blamed is the answer to a call that the provider refused for what the caller asked, in
+// our own words; nil if it was refused for anything else. What the caller has not set,
+// such as the name of the model or an extra field, is for the owner to mend.
+func (x *exchange) blamed(p *provider.Error) *openai.Error {
+	param, theirs := p.Param, p.Param == "" || x.has(p.Param)
+	what := "a parameter of the request"
+	if param != "" {
+		what = param
+	}
+	says := ""
+	switch p.Fault {
+	case openai.ContextLengthExceeded:
+		param, says = "messages", "The conversation is too long for the model. A shorter one may fit."
+	case openai.ContentFilter:
+		param, says = "messages", "The content filter of the model refused the request. It will refuse the same again."
+	case openai.InvalidPrompt:
+		param, says = "messages", "The model's provider takes the request for one against its rules. It will refuse the same again."
+	case openai.StringAboveMaxLength:
+		if theirs {
+			says = "A text in the request is longer than the model takes."
+		}
+	case openai.UnsupportedParameter:
+		if theirs {
+			says = "The model does not take " + what + "."
+		}
+	case openai.UnsupportedValue:
+		if theirs {
+			says = "The model does not take this value of " + what + "."
+		}
+	case openai.InvalidValue:
+		// Messages are as we wrote them.
+		if theirs && param != "" && param != "messages" {
+			says = "The model does not take this value of " + what + "."
+		}
+	}
+	if says == "" {
+		return nil
+	}
+	e := openai.Errorf(p.Fault, param, "%s %s", says, x.entry.taken())
+	e.Upstream = p.Status
+	return e
+}
+
+// has reports whether the caller has set a field that goes to the provider.
+func (x *exchange) has(param string) bool {
+	r := x.req
+	switch param {
+	case "messages":
+		return true
+	case "temperature":
+		return r.Temperature != nil
+	case "top_p":
+		return r.TopP != nil
+	case "presence_penalty":
+		return r.PresencePenalty != nil
+	case "frequency_penalty":
+		return r.FrequencyPenalty != nil
+	case "seed":
+		return r.Seed != nil
+	case "stop":
+		return r.Stop != nil
+	case "response_format":
+		return r.ResponseFormat != nil
+	}
+	return false
+}

@@ -1,0 +1,143 @@
+package provider
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tokenfuse/tokenfuse/internal/openai"
+)
+
+// faults are what servers call what is wrong with a request itself, without case and
+// without what joins words, and what OpenAI's API calls it.
+var faults = func() map[string]openai.Code {
+	known := map[string]openai.Code{}
+	for code, words := range map[openai.Code]string{
+		openai.ContextLengthExceeded: "contextlengthexceeded contextwindowexceeded contextwindowexceedederror modelcontextwindowexceeded exceedcontextsizeerror requesttoolarge inputtoolong prompttoolong",
+		openai.ContentFilter:         "contentfilter contentfiltered contentpolicyviolation contentpolicyviolationerror responsibleaipolicyviolation datainspectionfailed moderationblocked prohibitedcontent 1301",
+		openai.InvalidPrompt:         "invalidprompt",
+		openai.StringAboveMaxLength:  "stringabovemaxlength",
+		openai.UnsupportedValue:      "unsupportedvalue",
+		openai.UnsupportedParameter:  "unsupportedparameter extraforbidden",
+		openai.InvalidValue:          "invalidvalue invalidtype invalidjsonschema decimalabovemaxvalue decimalbelowminvalue integerabovemaxvalue integerbelowminvalue arrayabovemaxlength",
+	} {
+		for word := range strings.FieldsSeq(words) {
+			known[word] = code
+		}
+	}
+	return known
+}()
+
+// phrases tell, in lower case, of what servers have no code for, or hide it in that of
+// somebody behind them.
+var phrases = []struct {
+	text string
+	code openai.Code
+}{
+	{"context_length_exceeded", openai.ContextLengthExceeded},
+	{"contextwindowexceedederror", openai.ContextLengthExceeded},
+	{"maximum context length", openai.ContextLengthExceeded}, // OpenAI, vLLM, Mistral, DeepSeek, OpenRouter
+	{"maximum prompt length", openai.ContextLengthExceeded},  // xAI
+	{"context length", openai.ContextLengthExceeded},         // LM Studio, Ollama
+	{"context limit", openai.ContextLengthExceeded},          // Anthropic
+	{"context window", openai.ContextLengthExceeded},
+	{"context size", openai.ContextLengthExceeded},       // llama.cpp
+	{"prompt is too long", openai.ContextLengthExceeded}, // Anthropic
+	{"input is too long", openai.ContextLengthExceeded},  // Bedrock
+	{"too many input tokens", openai.ContextLengthExceeded},
+	{"exceeds the maximum number of tokens", openai.ContextLengthExceeded}, // Gemini
+	{"content filtering policy", openai.ContentFilter},                     // Anthropic
+	{"content management policy", openai.ContentFilter},                    // Azure
+	{"contentpolicyviolationerror", openai.ContentFilter},
+	{"content exists risk", openai.ContentFilter}, // DeepSeek
+}
+
+// blame notes what is wrong with the request itself, if a refusal says so in a way that is
+// known. Its text is searched for fixed phrases and never kept, since it may quote the
+// prompt: who makes it quote a phrase is told of a fault that is none, and no more.
+func (e *Error) blame(body []byte) *Error {
+	var said any
+	if !slices.Contains([]int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}, e.Status) ||
+		json.Unmarshal(body, &said) != nil {
+		return e
+	}
+	var c complaint
+	c.read(said, "", 0)
+	slices.Sort(c.words)
+	e.Param = c.param
+	for _, word := range c.words {
+		if code, ok := faults[word]; ok && (e.Fault == "" || e.Fault == openai.InvalidValue) { // which says least
+			e.Fault = code
+		}
+	}
+	for _, phrase := range phrases {
+		if e.Fault == "" && strings.Contains(c.text.String(), phrase.text) {
+			e.Fault = phrase.code
+		}
+	}
+	if e.Fault == "" && e.Param != "" {
+		e.Fault = openai.InvalidValue
+	}
+	if e.Param != "" {
+		e.Err = wireError(strings.TrimPrefix(errText(e.Err)+", param "+e.Param, ", "))
+	}
+	return e
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// complaint is what a refusal says, wherever it says it.
+type complaint struct {
+	words []string // codes and types
+	text  strings.Builder
+	param string // the field at fault, without what is below it
+}
+
+// read goes through what a member by that name says. Servers put their errors into
+// objects, lists and plain strings.
+func (c *complaint) read(said any, name string, depth int) {
+	if depth > 8 {
+		return
+	}
+	switch said := said.(type) {
+	case string:
+		switch strings.ToLower(name) {
+		case "code", "type", "status", "__type":
+			c.words = append(c.words, strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(said)))
+		case "param":
+			c.blame(said)
+		default:
+			c.text.WriteString(strings.ToLower(said) + "\n")
+		}
+	case []any:
+		if name == "loc" && len(said) > 1 { // of FastAPI: ["body", "temperature"]
+			param, _ := said[1].(string)
+			c.blame(param)
+			return
+		}
+		for _, item := range said {
+			c.read(item, name, depth+1)
+		}
+	case map[string]any:
+		for name, member := range said {
+			if name != "input" { // which quotes the request
+				c.read(member, name, depth+1)
+			}
+		}
+	}
+}
+
+func (c *complaint) blame(param string) {
+	if i := strings.IndexAny(param, ".["); i >= 0 {
+		param = param[:i]
+	}
+	if isCode(param) && c.param == "" {
+		c.param = param
+	}
+}
