@@ -109,6 +109,7 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 		h, err := chatapi.Build(ctx, chatapi.Parts{
 			Policy: p, DynamoDB: on.DynamoDB(), Bucket: bucket.Options{Table: on.Limits}, Secret: secrets, Log: log, Ledger: spend,
 			AWS:              bedrock,
+			RefusedToken:     refusedTokens(s.out),
 			AllowTestSecrets: true, // there is nobody to keep out, and challenge providers hand them out for this
 		})
 		if err != nil {

@@ -1,12 +1,13 @@
 // Package auth turns a bearer token into a user.
 //
 // Guarantees: a User comes only from a JWT that the configured issuer signed
-// for the configured audience with an asymmetric algorithm, that names its key,
-// and whose times hold. A token in which a name stands twice, or a value has
-// another type than expected, is refused rather than interpreted. A token costs at
-// most one signature check and waits at most for one bounded fetch of the issuer's
-// keys; the number of fetches is bounded whatever the tokens say. Errors and logs
-// never contain a token or anything that a token said.
+// for the configured audience with an asymmetric algorithm, by the key that it names,
+// or by the only one that fits, and whose times hold. A token in which a name stands
+// twice, or a registered claim has another type than expected, is refused rather than
+// interpreted. A token costs at most one signature check, two if it names no key, and
+// waits at most for one bounded fetch of the issuer's keys; the number of fetches is
+// bounded whatever the tokens say. Errors never contain a token or anything that a token
+// said: a refusal has a Reason of a closed set.
 //
 // Trusted: the issuer, the key set at its URL (fetched over TLS, except from
 // loopback), and the clock. Nothing in a token is trusted before its signature.
@@ -22,7 +23,6 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -41,9 +41,6 @@ var (
 	// can be said about the token. Trying again later may help.
 	ErrUnavailable = errors.New("auth: the issuer's keys are unavailable")
 )
-
-// invalid is an ErrInvalid with a reason, which is one of our own fixed texts.
-func invalid(reason string) error { return fmt.Errorf("%w: %s", ErrInvalid, reason) }
 
 // maxTokenBytes bounds what is parsed at all; API Gateway allows about 10 KB
 // for all headers together.
@@ -66,8 +63,13 @@ type Config struct {
 	Issuer   string // the exact iss claim
 	Audience string // must be among the aud claim; see Verifier.Verify
 	JWKSURL  string // https, or http on loopback
-	// PlanClaim is the claim that names the user's plan; empty if none does.
+	// PlanClaim is the claim that names the user's plans; empty if none does. It is a
+	// claim's whole name or, if there is none such, a path to one within others, with dots
+	// between the names, which may have dots themselves.
 	PlanClaim string
+	// AssumeEmailVerified takes the address of a token that says nothing of whether it is
+	// verified. One that is said not to be is never taken.
+	AssumeEmailVerified bool
 	// HTTPClient fetches the keys, without following redirects and within 3 s
 	// whatever it allows itself. Nil means a client with default transport.
 	HTTPClient *http.Client
@@ -127,70 +129,93 @@ func isLoopback(host string) bool {
 
 // User is whom a token speaks for.
 type User struct {
-	Subject string // satisfies ValidSubject
-	Plan    string // the plan claim; "" if it is absent or not a string
-	Email   string // "" unless the issuer says that it verified the address
+	Subject string   // satisfies ValidSubject
+	Plans   []string // the strings of the plan claim, be it one or a list
+	Email   string   // "" unless the issuer verified the address
 }
 
-// Verify checks a token and says whose it is. The error is one of ErrInvalid,
-// ErrExpired (in all else the token is good) and ErrUnavailable.
+// Verify checks a token and says whose it is. The error is a *RefusedError, which is one
+// of ErrInvalid and ErrExpired (in all else the token is good), or is ErrUnavailable.
 //
 // The audience must be among aud. An access token of Amazon Cognito (token_use
 // is "access") has no aud: there client_id must equal the audience.
 func (v *Verifier) Verify(ctx context.Context, token string) (User, error) {
 	if len(token) > maxTokenBytes {
-		return User{}, invalid("too long")
+		return User{}, refuse(TooLong)
 	}
-	if !jwtCharacters(token) {
-		return User{}, invalid("malformed")
+	if strings.Count(token, ".") != 2 || !jwtCharacters(token) {
+		return User{}, noJWT(token)
 	}
 	var c claims
-	var keyErr error
-	_, err := v.parser.ParseWithClaims(token, &c, func(t *jwt.Token) (any, error) {
-		key, err := v.key(ctx, t)
-		keyErr = err
-		return key, err
+	var used found
+	err := v.parse(token, &c, func(t *jwt.Token) (found, error) {
+		var err error
+		used, err = v.key(ctx, t)
+		return used, err
 	})
-	// The library's own messages quote the token, so none of them is passed on.
-	switch {
-	case keyErr != nil:
-		return User{}, keyErr
-	case errors.Is(err, jwt.ErrTokenMalformed):
-		return User{}, invalid("malformed")
-	case err != nil:
-		return User{}, invalid("algorithm or signature")
+	if ReasonOf(err) == Signature && used.unnamed != nil {
+		// The issuer may have replaced its only key. A token that names its key is not
+		// found then, and waits for a fetch.
+		err = v.parse(token, &c, func(t *jwt.Token) (found, error) { return v.keys.replaced(ctx, used, t.Method.Alg()) })
+	}
+	if err != nil {
+		return User{}, err
 	}
 	return c.user(v.cfg)
 }
 
+// parse reads a token into c, signed with the key that find gives.
+func (v *Verifier) parse(token string, c *claims, find func(*jwt.Token) (found, error)) error {
+	var asked bool
+	var keyErr error
+	_, err := v.parser.ParseWithClaims(token, c, func(t *jwt.Token) (any, error) {
+		key, err := find(t)
+		asked, keyErr = true, err
+		return key.key, err
+	})
+	// The library's own messages quote the token, so none of them is passed on.
+	switch {
+	case err == nil:
+		return nil
+	case keyErr != nil:
+		return keyErr
+	case errors.Is(err, jwt.ErrTokenMalformed):
+		return refuse(Malformed)
+	case !asked:
+		return refuse(Algorithm)
+	}
+	return refuse(Signature)
+}
+
 // key finds the key that t must be signed with. The algorithm is one of ours.
-func (v *Verifier) key(ctx context.Context, t *jwt.Token) (any, error) {
+func (v *Verifier) key(ctx context.Context, t *jwt.Token) (found, error) {
 	// The library's view of the header hides members that stand twice.
 	encoded, _, _ := strings.Cut(t.Raw, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
-		return nil, invalid("malformed")
+		return found{}, refuse(Malformed)
 	}
 	header, err := parseObject(raw)
 	if err != nil {
-		return nil, invalid("malformed")
+		return found{}, refuse(Malformed)
 	}
 	// crit lists extensions that must be understood; we understand none.
 	if _, ok := header["crit"]; ok {
-		return nil, invalid("critical extension")
+		return found{}, refuse(CriticalHeader)
 	}
-	// Without kid the library would try one key after the other.
-	if kid, _ := header.text("kid"); kid == "" {
-		return nil, invalid("no key id")
+	if kid, ok := header.text("kid"); !ok {
+		return found{}, refuse(Malformed)
+	} else if kid == "" {
+		return v.keys.only(ctx, t.Method.Alg())
 	}
 	key, err := v.keys.find(ctx, t)
 	if err != nil {
-		return nil, err
+		return found{}, err
 	}
 	if !fits(key, t.Method.Alg()) {
-		return nil, invalid("the key is not one for the algorithm")
+		return found{}, refuse(KeyUnfit)
 	}
-	return key, nil
+	return found{key: key}, nil
 }
 
 // fits says whether key is of the kind that RFC 7518 (section 3) and RFC 8037

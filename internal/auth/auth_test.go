@@ -17,6 +17,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +26,7 @@ import (
 
 	"github.com/MicahParks/jwkset"
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 )
@@ -248,8 +251,9 @@ func TestVerifyUser(t *testing.T) {
 		{"Cognito access token", cognito, user},
 		{"longest subject", map[string]any{"sub": strings.Repeat("s", 128)}, auth.User{Subject: strings.Repeat("s", 128)}},
 		{"subject of any printable characters", map[string]any{"sub": `auth0|o'Brien+a@b.c/"~!`}, auth.User{Subject: `auth0|o'Brien+a@b.c/"~!`}},
-		{"plan", map[string]any{plan: "pro"}, auth.User{Subject: "user-1", Plan: "pro"}},
-		{"plan of another type", map[string]any{plan: []string{"pro"}}, user},
+		{"plan", map[string]any{plan: "pro"}, auth.User{Subject: "user-1", Plans: []string{"pro"}}},
+		{"plans", map[string]any{plan: []any{"basic", 7, nil, "pro", []string{"x"}, ""}}, auth.User{Subject: "user-1", Plans: []string{"basic", "pro", ""}}},
+		{"plan of another type", map[string]any{plan: map[string]any{"name": "pro"}}, user},
 		{"another claim called plan", map[string]any{"plan": "pro"}, user},
 		{"verified e-mail", map[string]any{"email": "a@b.c", "email_verified": true}, auth.User{Subject: "user-1", Email: "a@b.c"}},
 		{"verified as Cognito says it", map[string]any{"email": "a@b.c", "email_verified": "true"}, auth.User{Subject: "user-1", Email: "a@b.c"}},
@@ -262,7 +266,7 @@ func TestVerifyUser(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := v.Verify(t.Context(), sign(jwt.SigningMethodEdDSA, k.ed, header("EdDSA", "ed"), payload(tt.change)))
-			if err != nil || got != tt.want {
+			if err != nil || !cmp.Equal(got, tt.want) {
 				t.Errorf("got %+v, %v; want %+v", got, err, tt.want)
 			}
 		})
@@ -271,55 +275,138 @@ func TestVerifyUser(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change map[string]any
-		want   error
+		want   auth.Reason
 	}{
-		{"expired now", map[string]any{"exp": start.Unix()}, auth.ErrExpired},
-		{"expired by a second", map[string]any{"exp": start.Unix() - 1}, auth.ErrExpired},
-		{"expired, of another issuer", map[string]any{"exp": start.Unix() - 1, "iss": "https://evil.example"}, auth.ErrInvalid},
-		{"expired, for another audience", map[string]any{"exp": start.Unix() - 1, "aud": "other"}, auth.ErrInvalid},
-		{"no exp", map[string]any{"exp": nil}, auth.ErrInvalid},
-		{"exp a string", map[string]any{"exp": "1900000000"}, auth.ErrInvalid},
-		{"exp null", map[string]any{"exp": json.RawMessage("null")}, auth.ErrInvalid},
-		{"exp 1e400", map[string]any{"exp": json.RawMessage("1e400")}, auth.ErrInvalid},
-		{"exp 1e300", map[string]any{"exp": json.RawMessage("1e300")}, auth.ErrInvalid},
-		{"exp in milliseconds", map[string]any{"exp": start.UnixMilli()}, auth.ErrInvalid},
-		{"exp negative", map[string]any{"exp": -1}, auth.ErrInvalid},
-		{"EXP", map[string]any{"exp": nil, "EXP": start.Unix() + 60}, auth.ErrInvalid},
-		{"nbf ahead", map[string]any{"nbf": start.Unix() + 31}, auth.ErrInvalid},
-		{"nbf a string", map[string]any{"nbf": "0"}, auth.ErrInvalid},
-		{"iat ahead", map[string]any{"iat": start.Unix() + 31}, auth.ErrInvalid},
-		{"iat a boolean", map[string]any{"iat": true}, auth.ErrInvalid},
-		{"no iss", map[string]any{"iss": nil}, auth.ErrInvalid},
-		{"other iss", map[string]any{"iss": issuerURL + "/"}, auth.ErrInvalid},
-		{"iss a list", map[string]any{"iss": []string{issuerURL}}, auth.ErrInvalid},
-		{"no aud", map[string]any{"aud": nil}, auth.ErrInvalid},
-		{"other aud", map[string]any{"aud": audience + "2"}, auth.ErrInvalid},
-		{"other auds", map[string]any{"aud": []string{"a", "b"}}, auth.ErrInvalid},
-		{"aud empty", map[string]any{"aud": []string{}}, auth.ErrInvalid},
-		{"aud with a number in it", map[string]any{"aud": []any{audience, 1}}, auth.ErrInvalid},
-		{"aud an object", map[string]any{"aud": map[string]any{audience: 1}}, auth.ErrInvalid},
-		{"Cognito token of another client", with(cognito, "client_id", "other"), auth.ErrInvalid},
-		{"Cognito token of another use", with(cognito, "token_use", "id"), auth.ErrInvalid},
-		{"client_id beside another aud", with(cognito, "aud", "other"), auth.ErrInvalid},
-		{"client_id beside a null aud", with(cognito, "aud", json.RawMessage("null")), auth.ErrInvalid},
-		{"client_id beside no audience", with(cognito, "aud", []string{}), auth.ErrInvalid},
-		{"client_id without token_use", with(cognito, "token_use", nil), auth.ErrInvalid},
-		{"no sub", map[string]any{"sub": nil}, auth.ErrInvalid},
-		{"sub empty", map[string]any{"sub": ""}, auth.ErrInvalid},
-		{"sub a number", map[string]any{"sub": 123}, auth.ErrInvalid},
-		{"sub too long", map[string]any{"sub": strings.Repeat("s", 129)}, auth.ErrInvalid},
-		{"sub with a space", map[string]any{"sub": "a b"}, auth.ErrInvalid},
-		{"sub with a separator", map[string]any{"sub": "net#abc"}, auth.ErrInvalid},
-		{"sub with a line break", map[string]any{"sub": "a\nb"}, auth.ErrInvalid},
-		{"sub with NUL", map[string]any{"sub": "a\x00"}, auth.ErrInvalid},
-		{"sub with DEL", map[string]any{"sub": "a\x7f"}, auth.ErrInvalid},
-		{"sub beyond ASCII", map[string]any{"sub": "usér"}, auth.ErrInvalid},
+		{"expired now", map[string]any{"exp": start.Unix()}, auth.Expired},
+		{"expired by a second", map[string]any{"exp": start.Unix() - 1}, auth.Expired},
+		{"expired, of another issuer", map[string]any{"exp": start.Unix() - 1, "iss": "https://evil.example"}, auth.Issuer},
+		{"expired, for another audience", map[string]any{"exp": start.Unix() - 1, "aud": "other"}, auth.Audience},
+		{"no exp", map[string]any{"exp": nil}, auth.ExpiryNone},
+		{"exp a string", map[string]any{"exp": "1900000000"}, auth.Malformed},
+		{"exp null", map[string]any{"exp": json.RawMessage("null")}, auth.Malformed},
+		{"exp 1e400", map[string]any{"exp": json.RawMessage("1e400")}, auth.Malformed},
+		{"exp 1e300", map[string]any{"exp": json.RawMessage("1e300")}, auth.Malformed},
+		{"exp in milliseconds", map[string]any{"exp": start.UnixMilli()}, auth.Malformed},
+		{"exp negative", map[string]any{"exp": -1}, auth.Malformed},
+		{"EXP", map[string]any{"exp": nil, "EXP": start.Unix() + 60}, auth.ExpiryNone},
+		{"nbf ahead", map[string]any{"nbf": start.Unix() + 31}, auth.NotYet},
+		{"nbf a string", map[string]any{"nbf": "0"}, auth.Malformed},
+		{"iat ahead", map[string]any{"iat": start.Unix() + 31}, auth.IssuedLater},
+		{"iat a boolean", map[string]any{"iat": true}, auth.Malformed},
+		{"another iss", map[string]any{"iss": "https://evil.example"}, auth.Issuer},
+		{"no iss", map[string]any{"iss": nil}, auth.Issuer},
+		{"other iss", map[string]any{"iss": issuerURL + "/"}, auth.IssuerSlash},
+		{"iss a list", map[string]any{"iss": []string{issuerURL}}, auth.Malformed},
+		{"no aud", map[string]any{"aud": nil}, auth.AudienceNone},
+		{"other aud", map[string]any{"aud": audience + "2"}, auth.Audience},
+		{"other auds", map[string]any{"aud": []string{"a", "b"}}, auth.Audience},
+		{"aud empty", map[string]any{"aud": []string{}}, auth.Audience},
+		{"aud with a number in it", map[string]any{"aud": []any{audience, 1}}, auth.Malformed},
+		{"aud an object", map[string]any{"aud": map[string]any{audience: 1}}, auth.Malformed},
+		{"Cognito token of another client", with(cognito, "client_id", "other"), auth.Audience},
+		{"Cognito token of another use", with(cognito, "token_use", "id"), auth.Audience},
+		{"client_id beside another aud", with(cognito, "aud", "other"), auth.Audience},
+		{"client_id beside a null aud", with(cognito, "aud", json.RawMessage("null")), auth.Audience},
+		{"client_id beside no audience", with(cognito, "aud", []string{}), auth.Audience},
+		{"client_id without token_use", with(cognito, "token_use", nil), auth.Audience},
+		{"no sub", map[string]any{"sub": nil}, auth.Subject},
+		{"sub empty", map[string]any{"sub": ""}, auth.Subject},
+		{"sub a number", map[string]any{"sub": 123}, auth.Malformed},
+		{"sub too long", map[string]any{"sub": strings.Repeat("s", 129)}, auth.Subject},
+		{"sub with a space", map[string]any{"sub": "a b"}, auth.Subject},
+		{"sub with a separator", map[string]any{"sub": "net#abc"}, auth.Subject},
+		{"sub with a line break", map[string]any{"sub": "a\nb"}, auth.Subject},
+		{"sub with NUL", map[string]any{"sub": "a\x00"}, auth.Subject},
+		{"sub with DEL", map[string]any{"sub": "a\x7f"}, auth.Subject},
+		{"sub beyond ASCII", map[string]any{"sub": "usér"}, auth.Subject},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			token := sign(jwt.SigningMethodEdDSA, k.ed, header("EdDSA", "ed"), payload(tt.change))
 			_, err := v.Verify(t.Context(), token)
-			wrong(t, err, tt.want, token)
+			kind := auth.ErrInvalid
+			if tt.want == auth.Expired {
+				kind = auth.ErrExpired
+			}
+			if wrong(t, err, kind, token); auth.ReasonOf(err) != tt.want {
+				t.Errorf("reason %q, want %q", auth.ReasonOf(err), tt.want)
+			}
 		})
+	}
+}
+
+// verifierOf is a verifier of one key's tokens, with a changed configuration.
+func verifierOf(t *testing.T, change func(*auth.Config)) *auth.Verifier {
+	t.Helper()
+	iss := newIssuer(t, keySet(jwk("ed", keys().ed, "", "")))
+	cfg := auth.Config{Issuer: issuerURL, Audience: audience, JWKSURL: iss.URL, HTTPClient: iss.Client(), Now: iss.clock}
+	change(&cfg)
+	return must(auth.New(t.Context(), cfg))
+}
+
+// Plans may stand within other claims; names may have dots.
+func TestPlanPaths(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		path, claims string
+		want         []string // nil: none
+	}{
+		{"plan", `{"plan":"pro"}`, []string{"pro"}},
+		{"realm_access.roles", `{"realm_access":{"roles":["a","pro"]}}`, []string{"a", "pro"}},
+		{"https://example.com/plan", `{"https://example.com/plan":"pro","https://example":{"com/plan":"x"}}`, []string{"pro"}},
+		{"https://example.com/claims.plan", `{"https://example.com/claims":{"plan":["pro"]}}`, []string{"pro"}},
+		{"a.b.c", `{"a":{"b":{"c":"pro"}}}`, []string{"pro"}},
+		{"a.b.c", `{"a.b":{"c":"pro"},"a":{"b":{"c":"x"}}}`, []string{"pro"}},
+		{"a.b.c", `{"a.b":{"d":"x"},"a":{"b.c":"pro"}}`, []string{"pro"}},
+		{"resource_access.my.app.roles", `{"resource_access":{"my.app":{"roles":["pro"]}}}`, []string{"pro"}},
+		{"a.b", `{"a":"pro"}`, nil},
+		{"a.b", `{"a":["pro"]}`, nil},
+		{"a.b", `{"a":{"b":{"c":"pro"}}}`, nil},
+		{"a.b", `{"a":{"B":"pro"}}`, nil},
+		{"a.b", `{"a":{"b":null}}`, []string{""}},
+		{"a..b.", `{"a":{"b":"pro"}}`, nil},
+		{"", `{"":"pro"}`, nil},
+	} {
+		v := verifierOf(t, func(c *auth.Config) { c.PlanClaim = tt.path })
+		claims := strings.TrimSuffix(payload(nil), "}") + "," + tt.claims[1:]
+		user, err := v.Verify(t.Context(), sign(jwt.SigningMethodEdDSA, keys().ed, header("EdDSA", "ed"), claims))
+		if err != nil || !cmp.Equal(user.Plans, tt.want) {
+			t.Errorf("%s of %s: %q, %v, want %q", tt.path, tt.claims, user.Plans, err, tt.want)
+		}
+	}
+	// What could be read in two ways is not read.
+	v := verifierOf(t, func(c *auth.Config) { c.PlanClaim = "a.b" })
+	twice := strings.TrimSuffix(payload(nil), "}") + `,"a":{"b":"user","\u0062":"pro"}}`
+	if _, err := v.Verify(t.Context(), sign(jwt.SigningMethodEdDSA, keys().ed, header("EdDSA", "ed"), twice)); auth.ReasonOf(err) != auth.Malformed {
+		t.Errorf("a plan that stands twice: %v", err)
+	}
+}
+
+// Where it is assumed, an address counts unless the issuer says that it is not verified.
+func TestAssumeEmailVerified(t *testing.T) {
+	t.Parallel()
+	v := verifierOf(t, func(c *auth.Config) { c.AssumeEmailVerified = true })
+	for flag, want := range map[any]string{nil: "a@b.c", true: "a@b.c", "true": "a@b.c", false: "", "false": "", "": "", 1: "", "yes": ""} {
+		user, err := v.Verify(t.Context(), sign(jwt.SigningMethodEdDSA, keys().ed, header("EdDSA", "ed"), payload(map[string]any{"email": "a@b.c", "email_verified": flag})))
+		if err != nil || user.Email != want {
+			t.Errorf("%v: %q, %v, want %q", flag, user.Email, err, want)
+		}
+	}
+}
+
+// Each reason says what it means.
+func TestReasonsHelp(t *testing.T) {
+	t.Parallel()
+	source := string(must(os.ReadFile("reason.go")))
+	reasons := regexp.MustCompile(`(?m)^\t\w+ +Reason += "(.*?)"`).FindAllStringSubmatch(source, -1)
+	docs := string(must(os.ReadFile("../../docs/sign-in.md")))
+	if len(reasons) < 20 {
+		t.Fatalf("only %d reasons were found", len(reasons))
+	}
+	for _, r := range reasons {
+		help := auth.Reason(r[1]).Help()
+		if help == "" || !strings.Contains(docs, "| `"+r[1]+"` | "+help+" |") {
+			t.Errorf("%s: %q is not in docs/sign-in.md", r[1], help)
+		}
 	}
 }
 
@@ -343,65 +430,89 @@ func TestVerifyRefusesToken(t *testing.T) {
 	ed := func(header, payload string) string { return sign(jwt.SigningMethodEdDSA, k.ed, header, payload) }
 	claims := payload(nil)
 
-	for name, token := range map[string]string{
-		"empty":                        "",
-		"dots":                         "..",
-		"two parts":                    parts[0] + "." + parts[1],
-		"four parts":                   good + ".x",
-		"no signature":                 parts[0] + "." + parts[1] + ".",
-		"signature of another token":   parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(payload(map[string]any{"sub": "admin"}))) + "." + parts[2],
-		"padding":                      good + "==",
-		"line break":                   good + "\n",
-		"stray bits in the last digit": good[:len(good)-1] + string(good[len(good)-1]+1),
-		"too long":                     ed(header("EdDSA", "ed"), payload(map[string]any{"x": strings.Repeat("x", 8<<10)})),
-		"standard base64":              base64.StdEncoding.EncodeToString([]byte(header("EdDSA", "ed"))) + "." + parts[1] + "." + parts[2],
-
-		"none":                       sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, header("none", "rsa"), claims),
-		"None":                       base64.RawURLEncoding.EncodeToString([]byte(header("None", "rsa"))) + "." + parts[1] + ".",
-		"HMAC with the public PEM":   sign(jwt.SigningMethodHS256, publicPEM, header("HS256", "rsa"), claims),
-		"HMAC with the public DER":   sign(jwt.SigningMethodHS256, publicDER, header("HS256", "rsa"), claims),
-		"HMAC with Ed25519's public": sign(jwt.SigningMethodHS512, []byte(k.ed.Public().(ed25519.PublicKey)), header("HS512", "ed"), claims),
-		"HMAC called RS256":          hmacCalled("RS256", publicPEM, claims),
-
-		"RSA under an EC key's name":   sign(jwt.SigningMethodRS256, k.rsa, header("RS256", "p256"), claims),
-		"EC under an RSA key's name":   sign(jwt.SigningMethodES256, k.p256, header("ES256", "rsa"), claims),
-		"Ed25519 under an EC key":      ed(header("EdDSA", "p256"), claims),
-		"PS256 with a key for RS256":   sign(jwt.SigningMethodPS256, k.rsa, header("PS256", "rs256"), claims),
-		"key for encryption":           sign(jwt.SigningMethodRS256, k.rsa, header("RS256", "enc"), claims),
-		"1024 bits":                    sign(jwt.SigningMethodRS256, k.rsaWeak, header("RS256", "weak"), claims),
-		"ES512 on the curve P-256":     es512OnP256(k.p256, claims),
-		"another key of the same kind": sign(jwt.SigningMethodRS256, k.rsaOther, header("RS256", "rsa"), claims),
-
-		"no kid":             ed(`{"alg":"EdDSA"}`, claims),
-		"kid empty":          ed(header("EdDSA", ""), claims),
-		"kid a number":       ed(`{"alg":"EdDSA","kid":1}`, claims),
-		"kid twice":          ed(`{"alg":"EdDSA","kid":"x","kid":"ed"}`, claims),
-		"alg twice":          ed(`{"alg":"none","kid":"ed","alg":"EdDSA"}`, claims),
-		"no alg":             ed(`{"kid":"ed"}`, claims),
-		"alg a number":       ed(`{"alg":1,"kid":"ed"}`, claims),
-		"ALG":                ed(`{"ALG":"EdDSA","kid":"ed"}`, claims),
-		"crit":               ed(`{"alg":"EdDSA","kid":"ed","crit":["exp"]}`, claims),
-		"crit null":          ed(`{"alg":"EdDSA","kid":"ed","crit":null}`, claims),
-		"header a list":      ed(`["EdDSA"]`, claims),
-		"header cut":         ed(`{"alg":"EdDSA","kid":"ed"`, claims),
-		"header and more":    ed(header("EdDSA", "ed")+"{}", claims),
-		"own key in header":  ed(`{"alg":"EdDSA","jwk":{"kty":"OKP","crv":"Ed25519","x":"`+base64.RawURLEncoding.EncodeToString(k.ed.Public().(ed25519.PublicKey))+`"}}`, claims),
-		"sub twice":          ed(header("EdDSA", "ed"), strings.Replace(claims, `"sub"`, `"sub":"admin","sub"`, 1)),
-		"sub twice, escaped": ed(header("EdDSA", "ed"), strings.Replace(claims, `"sub"`, `"s\u0075b":"admin","sub"`, 1)),
-		"exp twice":          ed(header("EdDSA", "ed"), strings.Replace(claims, `"exp"`, `"exp":1,"exp"`, 1)),
-		"unread claim twice": ed(header("EdDSA", "ed"), strings.Replace(claims, `"exp"`, `"x":1,"x":2,"exp"`, 1)),
-		"claims null":        ed(header("EdDSA", "ed"), `null`),
-		"claims a list":      ed(header("EdDSA", "ed"), `[]`),
-		"claims a string":    ed(header("EdDSA", "ed"), `"x"`),
-		"claims empty":       ed(header("EdDSA", "ed"), `{}`),
-		"claims cut":         ed(header("EdDSA", "ed"), claims[:len(claims)-1]),
-		"claims and more":    ed(header("EdDSA", "ed"), claims+`{}`),
-		"nested too deep":    ed(header("EdDSA", "ed"), strings.Repeat("[", 5000)),
+	_, stranger, _ := ed25519.GenerateKey(rand.Reader)
+	for reason, tokens := range map[auth.Reason]map[string]string{
+		auth.TooLong: {
+			"too long": ed(header("EdDSA", "ed"), payload(map[string]any{"x": strings.Repeat("x", 8<<10)})),
+		},
+		auth.Opaque: {
+			"empty":      "",
+			"two parts":  parts[0] + "." + parts[1],
+			"four parts": good + ".x",
+		},
+		auth.Malformed: {
+			"dots":                         "..",
+			"padding":                      good + "==",
+			"line break":                   good + "\n",
+			"stray bits in the last digit": good[:len(good)-1] + string(good[len(good)-1]+1),
+			"standard base64":              base64.StdEncoding.EncodeToString([]byte(header("EdDSA", "ed"))) + "." + parts[1] + "." + parts[2],
+			"kid a number":                 ed(`{"alg":"EdDSA","kid":1}`, claims),
+			"kid twice":                    ed(`{"alg":"EdDSA","kid":"x","kid":"ed"}`, claims),
+			"alg twice":                    ed(`{"alg":"none","kid":"ed","alg":"EdDSA"}`, claims),
+			"header a list":                ed(`["EdDSA"]`, claims),
+			"header cut":                   ed(`{"alg":"EdDSA","kid":"ed"`, claims),
+			"header and more":              ed(header("EdDSA", "ed")+"{}", claims),
+			"sub twice":                    ed(header("EdDSA", "ed"), strings.Replace(claims, `"sub"`, `"sub":"admin","sub"`, 1)),
+			"sub twice, escaped":           ed(header("EdDSA", "ed"), strings.Replace(claims, `"sub"`, `"s\u0075b":"admin","sub"`, 1)),
+			"exp twice":                    ed(header("EdDSA", "ed"), strings.Replace(claims, `"exp"`, `"exp":1,"exp"`, 1)),
+			"unread claim twice":           ed(header("EdDSA", "ed"), strings.Replace(claims, `"exp"`, `"x":1,"x":2,"exp"`, 1)),
+			"claims a list":                ed(header("EdDSA", "ed"), `[]`),
+			"claims a string":              ed(header("EdDSA", "ed"), `"x"`),
+			"claims cut":                   ed(header("EdDSA", "ed"), claims[:len(claims)-1]),
+			"claims and more":              ed(header("EdDSA", "ed"), claims+`{}`),
+			"nested too deep":              ed(header("EdDSA", "ed"), strings.Repeat("[", 5000)),
+		},
+		auth.Algorithm: {
+			"none":                       sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, header("none", "rsa"), claims),
+			"None":                       base64.RawURLEncoding.EncodeToString([]byte(header("None", "rsa"))) + "." + parts[1] + ".",
+			"HMAC with the public PEM":   sign(jwt.SigningMethodHS256, publicPEM, header("HS256", "rsa"), claims),
+			"HMAC with the public DER":   sign(jwt.SigningMethodHS256, publicDER, header("HS256", "rsa"), claims),
+			"HMAC with Ed25519's public": sign(jwt.SigningMethodHS512, []byte(k.ed.Public().(ed25519.PublicKey)), header("HS512", "ed"), claims),
+			"no alg":                     ed(`{"kid":"ed"}`, claims),
+			"alg a number":               ed(`{"alg":1,"kid":"ed"}`, claims),
+			"ALG":                        ed(`{"ALG":"EdDSA","kid":"ed"}`, claims),
+		},
+		auth.CriticalHeader: {
+			"crit":      ed(`{"alg":"EdDSA","kid":"ed","crit":["exp"]}`, claims),
+			"crit null": ed(`{"alg":"EdDSA","kid":"ed","crit":null}`, claims),
+		},
+		auth.KidMissing: {
+			"no kid, two keys that fit": sign(jwt.SigningMethodRS256, k.rsa, `{"alg":"RS256"}`, claims),
+			"no kid, no key that fits":  sign(jwt.SigningMethodES384, k.p384, `{"alg":"ES384","kid":""}`, claims),
+		},
+		auth.KeyUnknown: {
+			"key for encryption": sign(jwt.SigningMethodRS256, k.rsa, header("RS256", "enc"), claims),
+			"unknown kid":        ed(header("EdDSA", "none"), claims),
+		},
+		auth.KeyUnfit: {
+			"RSA under an EC key's name": sign(jwt.SigningMethodRS256, k.rsa, header("RS256", "p256"), claims),
+			"EC under an RSA key's name": sign(jwt.SigningMethodES256, k.p256, header("ES256", "rsa"), claims),
+			"Ed25519 under an EC key":    ed(header("EdDSA", "p256"), claims),
+			"PS256 with a key for RS256": sign(jwt.SigningMethodPS256, k.rsa, header("PS256", "rs256"), claims),
+			"1024 bits":                  sign(jwt.SigningMethodRS256, k.rsaWeak, header("RS256", "weak"), claims),
+			"ES512 on the curve P-256":   es512OnP256(k.p256, claims),
+		},
+		auth.Signature: {
+			"no signature":                 parts[0] + "." + parts[1] + ".",
+			"signature of another token":   parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(payload(map[string]any{"sub": "admin"}))) + "." + parts[2],
+			"HMAC called RS256":            hmacCalled("RS256", publicPEM, claims),
+			"another key of the same kind": sign(jwt.SigningMethodRS256, k.rsaOther, header("RS256", "rsa"), claims),
+			"own key in header":            sign(jwt.SigningMethodEdDSA, stranger, `{"alg":"EdDSA","jwk":{"kty":"OKP","crv":"Ed25519","x":"`+base64.RawURLEncoding.EncodeToString(stranger.Public().(ed25519.PublicKey))+`"}}`, claims),
+		},
+		auth.Issuer: {
+			"claims null":  ed(header("EdDSA", "ed"), `null`),
+			"claims empty": ed(header("EdDSA", "ed"), `{}`),
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := v.Verify(t.Context(), token)
-			wrong(t, err, auth.ErrInvalid, token)
-		})
+		for name, token := range tokens {
+			t.Run(name, func(t *testing.T) {
+				_, err := v.Verify(t.Context(), token)
+				wrong(t, err, auth.ErrInvalid, token)
+				if got := auth.ReasonOf(err); got != reason {
+					t.Errorf("reason %q, want %q", got, reason)
+				}
+			})
+		}
 	}
 	if _, err := v.Verify(t.Context(), good); err != nil {
 		t.Errorf("the good token afterwards: %v", err)

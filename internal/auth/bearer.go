@@ -14,24 +14,49 @@ func Bearer(header []string) (token string, anonymous bool, err error) {
 		return "", true, nil
 	case 1:
 	default:
-		return "", false, invalid("several Authorization headers")
+		return "", false, refuse(SeveralHeaders)
 	}
 	value := strings.Trim(header[0], " \t")
 	if value == "" {
 		return "", true, nil
 	}
 	scheme, token, _ := strings.Cut(value, " ")
+	if isProviderKey(value) {
+		return "", false, refuse(ProviderKey)
+	}
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", false, invalid("not the Bearer scheme")
+		return "", false, refuse(NotBearer)
 	}
 	token = strings.TrimLeft(token, " ")
 	if token == "" || token == "anonymous" {
 		return "", true, nil
 	}
+	if isProviderKey(token) {
+		return "", false, refuse(ProviderKey)
+	}
 	if !jwtCharacters(token) {
-		return "", false, invalid("malformed")
+		return "", false, noJWT(token)
 	}
 	return token, false, nil
+}
+
+// noJWT refuses what cannot be a JWT, or is a malformed one.
+func noJWT(token string) error {
+	if strings.Count(token, ".") != 2 {
+		return refuse(Opaque)
+	}
+	return refuse(Malformed)
+}
+
+// isProviderKey recognises keys of model providers by how they begin, which no JWT does.
+// Clients take them from the environment and send them wherever they are pointed.
+func isProviderKey(token string) bool {
+	for _, prefix := range [...]string{"sk-", "sk_", "AIza", "gsk_", "xai-", "pplx-", "hf_", "r8_", "fw_", "nvapi-"} {
+		if strings.HasPrefix(token, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // jwtCharacters says whether s has only the characters of a JWT: base64url

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -47,26 +48,30 @@ func (c *claims) user(cfg Config) (User, error) {
 	now := cfg.Now()
 	latest := now.Add(leeway)
 	switch {
+	case c.Issuer != cfg.Issuer && strings.TrimRight(c.Issuer, "/") == strings.TrimRight(cfg.Issuer, "/"):
+		return User{}, refuse(IssuerSlash)
 	case c.Issuer != cfg.Issuer:
-		return User{}, invalid("issuer")
+		return User{}, refuse(Issuer)
+	case c.all["aud"] == nil && c.all["client_id"] == nil:
+		return User{}, refuse(AudienceNone)
 	case !c.meantFor(cfg.Audience):
-		return User{}, invalid("audience")
+		return User{}, refuse(Audience)
 	case !ValidSubject(c.Subject):
-		return User{}, invalid("subject")
+		return User{}, refuse(Subject)
 	case c.NotBefore != nil && c.NotBefore.After(latest):
-		return User{}, invalid("not valid yet")
+		return User{}, refuse(NotYet)
 	case c.IssuedAt != nil && c.IssuedAt.After(latest):
-		return User{}, invalid("issued in the future")
+		return User{}, refuse(IssuedLater)
 	case c.ExpiresAt == nil:
-		return User{}, invalid("no expiry")
+		return User{}, refuse(ExpiryNone)
 	case !now.Before(c.ExpiresAt.Time):
-		return User{}, ErrExpired
+		return User{}, refuse(Expired)
 	}
-	user := User{Subject: c.Subject, Email: c.verifiedEmail()}
-	if cfg.PlanClaim != "" {
-		user.Plan, _ = c.all.text(cfg.PlanClaim)
+	plans, err := c.all.plans(cfg.PlanClaim)
+	if err != nil {
+		return User{}, refuse(Malformed)
 	}
-	return user, nil
+	return User{Subject: c.Subject, Plans: plans, Email: c.verifiedEmail(cfg.AssumeEmailVerified)}, nil
 }
 
 func (c *claims) meantFor(audience string) bool {
@@ -78,11 +83,13 @@ func (c *claims) meantFor(audience string) bool {
 	return use == "access" && client == audience
 }
 
-// verifiedEmail is the user's address if the issuer vouches for it. Cognito
-// writes the flag as a string.
-func (c *claims) verifiedEmail() string {
-	verified := string(c.all["email_verified"])
-	if verified != `true` && verified != `"true"` {
+// verifiedEmail is the user's address if the issuer vouches for it, or if it says nothing
+// of that and assume is true. Some issuers write the flag as a string.
+func (c *claims) verifiedEmail(assume bool) string {
+	switch flag := string(c.all["email_verified"]); {
+	case flag == `true`, flag == `"true"`:
+	case assume && (flag == "" || flag == "null"):
+	default:
 		return ""
 	}
 	email, _ := c.all.text("email")
@@ -108,8 +115,8 @@ func ValidSubject(sub string) bool {
 // object is a JSON object whose members are not decoded yet.
 type object map[string]json.RawMessage
 
-// parseObject reads raw, refusing a name that stands twice at the top. Deeper
-// levels are not looked at: nothing is read from there.
+// parseObject reads raw, refusing a name that stands twice at the top. Deeper levels are
+// not looked at: plans reads one by this again before it takes anything from there.
 func parseObject(raw []byte) (object, error) {
 	members, err := strictjson.Object(raw)
 	if err != nil {
@@ -144,6 +151,50 @@ func (o object) texts(name string) (list []string, ok bool) {
 	}
 	ok = json.Unmarshal(raw, &list) == nil
 	return list, ok
+}
+
+// plans are the strings at a path, be there one or a list; see Config.PlanClaim. It fails
+// if a name stands twice where the path leads through.
+func (o object) plans(path string) ([]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	// The longest name that there is comes first: a claim may be a URL, with dots.
+	for name := path; ; {
+		if raw, there := o[name]; there && name == path {
+			return stringsIn(raw), nil
+		} else if there && strings.HasPrefix(string(raw), "{") {
+			inner, err := parseObject(raw)
+			if err != nil {
+				return nil, err
+			}
+			if found, err := inner.plans(path[len(name)+1:]); found != nil || err != nil {
+				return found, err
+			}
+		}
+		dot := strings.LastIndexByte(name, '.')
+		if dot < 0 {
+			return nil, nil
+		}
+		name = name[:dot]
+	}
+}
+
+// stringsIn are the strings that raw is or has in its list; what else a list has is not
+// looked at.
+func stringsIn(raw json.RawMessage) (list []string) {
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		return []string{one}
+	}
+	var items []json.RawMessage
+	_ = json.Unmarshal(raw, &items)
+	for _, item := range items {
+		if len(item) > 0 && item[0] == '"' && json.Unmarshal(item, &one) == nil {
+			list = append(list, one)
+		}
+	}
+	return list
 }
 
 // date is text for a time in seconds since 1970, before the year 10000. RFC

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"crypto"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,11 +46,11 @@ type keySet struct {
 	budget *rate.Limiter
 
 	mu         sync.Mutex
-	keys       keyfunc.Keyfunc // of the last fetch that succeeded; nil before
-	fetched    time.Time       // when that began
-	failure    error           // of the last fetch; nil if it succeeded
-	generation int             // how many fetches have succeeded
-	pending    chan struct{}   // closed when the running fetch has ended; nil if none runs
+	keys       *published    // of the last fetch that succeeded; nil before
+	fetched    time.Time     // when that began
+	failure    error         // of the last fetch; nil if it succeeded
+	generation int           // how many fetches have succeeded
+	pending    chan struct{} // closed when the running fetch has ended; nil if none runs
 }
 
 func newKeySet(ctx context.Context, cfg Config) *keySet {
@@ -73,28 +74,20 @@ func newKeySet(ctx context.Context, cfg Config) *keySet {
 func (s *keySet) find(ctx context.Context, t *jwt.Token) (any, error) {
 	keys, seen := s.cached()
 	if keys != nil {
-		key, err := keys.KeyfuncCtx(ctx)(t)
-		if err == nil {
-			return key, nil
-		}
-		if !errors.Is(err, jwkset.ErrKeyNotFound) {
-			return nil, invalid("the key is not one for the algorithm")
+		if key, err := keys.named(ctx, t); ReasonOf(err) != KeyUnknown {
+			return key, err
 		}
 	}
 	keys, err := s.later(ctx, seen)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, err
 	}
-	key, err := keys.KeyfuncCtx(ctx)(t)
-	if err != nil {
-		return nil, invalid("unknown key")
-	}
-	return key, nil
+	return keys.named(ctx, t)
 }
 
 // cached returns the keys at hand, nil if there are none, and which fetch they are
 // of. It sees to it that they are fetched again in time.
-func (s *keySet) cached() (keys keyfunc.Keyfunc, generation int) {
+func (s *keySet) cached() (keys *published, generation int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.keys != nil && clock.Since(s.now(), s.fetched) >= refreshAfter {
@@ -106,8 +99,8 @@ func (s *keySet) cached() (keys keyfunc.Keyfunc, generation int) {
 // later returns the keys of a fetch later than that of seen: of one that has ended
 // meanwhile, else of a new one, or those at hand if the budget allows none. It fails
 // if the last fetch failed, even when older keys are at hand: a key that they lack
-// may well be good.
-func (s *keySet) later(ctx context.Context, seen int) (keyfunc.Keyfunc, error) {
+// may well be good. The error is ErrUnavailable.
+func (s *keySet) later(ctx context.Context, seen int) (*published, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.generation != seen && s.failure == nil {
@@ -121,10 +114,13 @@ func (s *keySet) later(ctx context.Context, seen int) (keyfunc.Keyfunc, error) {
 		}
 		s.mu.Lock()
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}
-	return s.keys, s.failure
+	if s.failure != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, s.failure)
+	}
+	return s.keys, nil
 }
 
 // fetch starts a fetch, unless one runs, and returns the channel that tells its
@@ -148,6 +144,7 @@ func (s *keySet) fetch() <-chan struct{} {
 		if err == nil {
 			s.keys, s.fetched = keys, begun
 			s.generation++
+			keys.generation = s.generation
 		}
 		s.failure, s.pending = err, nil
 		close(done)
@@ -155,7 +152,7 @@ func (s *keySet) fetch() <-chan struct{} {
 	return done
 }
 
-func (s *keySet) download() (keyfunc.Keyfunc, error) {
+func (s *keySet) download() (*published, error) {
 	ctx, cancel := context.WithTimeout(s.life, fetchTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
@@ -184,7 +181,7 @@ func (s *keySet) download() (keyfunc.Keyfunc, error) {
 // those for encryption, or of a kind not known, are left out, as the standard
 // asks. A set without any key left is an error: it is far likelier that the
 // endpoint is broken than that the issuer withdrew everything.
-func parseKeys(body []byte) (keyfunc.Keyfunc, error) {
+func parseKeys(body []byte) (*published, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
@@ -209,5 +206,76 @@ func parseKeys(body []byte) (keyfunc.Keyfunc, error) {
 	if err := storage.KeyReplaceAll(context.Background(), usable); err != nil {
 		return nil, err
 	}
-	return keyfunc.New(keyfunc.Options{Storage: storage})
+	byName, err := keyfunc.New(keyfunc.Options{Storage: storage})
+	return &published{Keyfunc: byName, all: usable}, err
+}
+
+// published are the keys of one fetch.
+type published struct {
+	keyfunc.Keyfunc // finds them by name
+	all             []jwkset.JWK
+	generation      int // of the fetch
+}
+
+// named returns the key that t names.
+func (p *published) named(ctx context.Context, t *jwt.Token) (any, error) {
+	key, err := p.KeyfuncCtx(ctx)(t)
+	switch {
+	case err == nil:
+		return key, nil
+	case errors.Is(err, jwkset.ErrKeyNotFound):
+		return nil, refuse(KeyUnknown)
+	}
+	return nil, refuse(KeyUnfit)
+}
+
+// fitting are the keys that may have signed with the algorithm.
+func (p *published) fitting(alg string) (list []any) {
+	for _, k := range p.all {
+		if said := k.Marshal().ALG; (said == "" || said.String() == alg) && fits(k.Key(), alg) {
+			list = append(list, k.Key())
+		}
+	}
+	return list
+}
+
+// found is a key that a token must be signed with.
+type found struct {
+	key     any
+	unnamed *published // whose only key it is that fits; nil: the token names it
+}
+
+// only returns the key of a token that names none: the only one that fits its algorithm.
+// Of several none is tried, which would cost a check each. If none fits it waits for a
+// fetch, as find does.
+func (s *keySet) only(ctx context.Context, alg string) (found, error) {
+	keys, seen := s.cached()
+	if keys == nil || len(keys.fitting(alg)) == 0 {
+		var err error
+		if keys, err = s.later(ctx, seen); err != nil {
+			return found{}, err
+		}
+	}
+	list := keys.fitting(alg)
+	if len(list) != 1 {
+		return found{}, refuse(KidMissing)
+	}
+	return found{list[0], keys}, nil
+}
+
+// replaced returns the key in place of an unnamed one with which a token was not signed:
+// the issuer may have published another meanwhile. If not, the token is refused.
+func (s *keySet) replaced(ctx context.Context, old found, alg string) (found, error) {
+	keys, err := s.later(ctx, old.unnamed.generation)
+	if err != nil {
+		return found{}, err
+	}
+	list := keys.fitting(alg)
+	switch same := old.key.(interface{ Equal(crypto.PublicKey) bool }); {
+	case len(list) != 1:
+		return found{}, refuse(KidMissing)
+	case same.Equal(list[0]):
+		return found{}, refuse(Signature)
+	}
+	return found{key: list[0]}, nil
 }

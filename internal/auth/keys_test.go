@@ -50,14 +50,59 @@ func TestNoFetchBeforeTheFirstToken(t *testing.T) {
 	iss := newIssuer(t, keySet(edKey("a")))
 	v := iss.verifier(t)
 	fetched(t, iss, 0)
-	// What is malformed, of a forbidden algorithm or names no key never asks.
+	// What is malformed or of a forbidden algorithm never asks.
 	_, _ = v.Verify(t.Context(), "x.y.z")
 	_, _ = v.Verify(t.Context(), sign(jwt.SigningMethodHS256, []byte("x"), header("HS256", "a"), payload(nil)))
-	refused(t, v, "", auth.ErrInvalid)
 	fetched(t, iss, 0)
 	accepted(t, v, "a")
 	accepted(t, v, "a")
 	fetched(t, iss, 1)
+}
+
+// A token that names no key is served by the only key that fits, and by the next one when
+// that is replaced; what it costs is bounded.
+func TestWithoutKid(t *testing.T) {
+	t.Parallel()
+	k := keys()
+	for name, set := range map[string]string{
+		"one key":                         keySet(edKey("a")),
+		"a key without a name":            keySet(edKey("")),
+		"keys of other algorithms beside": keySet(jwk("r", k.rsa, "", ""), edKey("a"), jwk("p", k.p256, "ES256", "sig")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			iss := newIssuer(t, set)
+			v := iss.verifier(t)
+			accepted(t, v, "")
+			accepted(t, v, "")
+			fetched(t, iss, 1)
+		})
+	}
+
+	iss := newIssuer(t, keySet(jwk("old", k.rsaOther, "", "")))
+	v := iss.verifier(t)
+	token := sign(jwt.SigningMethodRS256, k.rsa, `{"alg":"RS256"}`, payload(nil))
+	verify := func(want auth.Reason) {
+		t.Helper()
+		if _, err := v.Verify(t.Context(), token); auth.ReasonOf(err) != want || (err == nil) != (want == "") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	verify(auth.Signature)
+	fetched(t, iss, 2)
+	iss.publish(keySet(jwk("new", k.rsa, "", "")))
+	verify("")
+	verify("")
+	fetched(t, iss, 3)
+	iss.publish(keySet(jwk("new", k.rsa, "", ""), jwk("other", k.rsaOther, "", "")))
+	iss.advance(11 * time.Minute)
+	verify("") // of the keys at hand; new ones are on their way
+	iss.publish(keySet(jwk("old", k.rsaOther, "", "")))
+	for range 50 {
+		_, _ = v.Verify(t.Context(), token)
+	}
+	if n := iss.count(); n > 3+4 { // all fetches come from one budget
+		t.Errorf("the keys were fetched %d times", n)
+	}
 }
 
 func TestRotation(t *testing.T) {

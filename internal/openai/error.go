@@ -22,7 +22,8 @@ type Error struct {
 	ChallengeURL string
 	// BlockedUntil is when the block of the caller ends, of a 403 that says so.
 	BlockedUntil time.Time
-	Upstream     int // the provider's status, of a 502 or 504; 0: it has sent none
+	Reason       string // for the log alone: fixed words on which of several faults it is, never told
+	Upstream     int    // the provider's status, of a 502 or 504; 0: it has sent none
 }
 
 // Denied tells a caller which limit denied and what would fit.

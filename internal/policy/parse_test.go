@@ -318,6 +318,7 @@ var mistakes = []struct {
 	{"anonymous without fingerprint", "fingerprint:\n  secret: {env: FINGERPRINT_SECRET, ssm: /app/fingerprint}\n", "", "35 fingerprint", "is required"},
 	{"auth without tier user", "  user:\n    max_input", "  pro:\n    max_input", "31 features.cv.tiers[0] | 34 tiers.user", "is required where there is auth"},
 	{"auth without audience", "  audience: app\n", "", "60 auth.audience", "is required"},
+	{"e-mail addresses that nobody verified", "plan_claim: plan\n", "plan_claim: plan\n  email_verified: true\n", "65 auth.email_verified", "must be one of claim, assume"},
 	{"keys over http", "jwks_url: https://id", "jwks_url: http://id", "63 auth.jwks_url", "must be https"},
 	{"origin with a path", "https://app.example.com\"", "https://app.example.com/\"", "66 cors.origins[0]", "such as https://app.example.com"},
 	{"origin in capitals", "https://app.example.com\"", "https://App.example.com\"", "66 cors.origins[0]", "lower case"},

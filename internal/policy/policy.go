@@ -145,6 +145,7 @@ type Limit struct {
 // Tier is what one kind of caller may do.
 type Tier struct {
 	Name            string
+	Rank            int   // its place in the file, from 0: of several plans of a user, the last counts
 	MaxInputChars   int64 // code points over all messages; 0: no bound of its own
 	MaxInputTokens  int64 // system prompt and framing included
 	MaxMessages     int64
@@ -209,7 +210,8 @@ func (p *Pool) ceiling() bucket.Ceiling {
 // Auth says whose tokens make a caller a user.
 type Auth struct {
 	Issuer, Audience, JWKSURL string
-	PlanClaim                 string // names the tier; empty: every user is of tier user
+	PlanClaim                 string // names the tier, or several; empty: every user is of tier user
+	AssumeEmailVerified       bool   // of tokens that say nothing of it
 }
 
 // CORS lists the origins whose pages may call, as browsers send them.
@@ -308,6 +310,21 @@ func (p *Policy) FeatureNames(tier string) []string {
 		}
 	}
 	return names
+}
+
+// TierOf is the tier of a user with these plans: of the tiers that they name, the last in
+// the file. If they name none, or only that of anonymous callers, which is none of a
+// user's, it is User's, and named is false.
+func (p *Policy) TierOf(plans []string) (best *Tier, named bool) {
+	for _, plan := range plans {
+		if t := p.Tiers[plan]; t != nil && t.Name != Anonymous && (best == nil || t.Rank > best.Rank) {
+			best = t
+		}
+	}
+	if best == nil {
+		return p.Tiers[User], false
+	}
+	return best, true
 }
 
 // PoolsFor lists the pools that a call of the tier draws on: PoolAll first, if

@@ -29,10 +29,27 @@ func parse(t testing.TB, file string) *Policy {
 // said is the good file, in which nothing is left out of which a note would tell.
 var said = strings.Replace(good, "    api_key:", "    bills_errors: false\n    api_key:", 1)
 
+// Of several plans the tier that stands last in the file counts, whatever the order of the
+// plans and of the names.
+func TestTierOf(t *testing.T) {
+	t.Parallel()
+	tier := "  NAME:\n    max_input_tokens: 10000\n    max_output_tokens: 2000\n    limits:\n      tokens: {capacity: 50000, per: 1h}\n"
+	p := parse(t, strings.Replace(good, "pools:\n", strings.ReplaceAll(tier, "NAME", "zeta")+strings.ReplaceAll(tier, "NAME", "alpha")+"pools:\n", 1))
+	for plans, want := range map[string]string{
+		"": "user", "user": "user", "zeta": "zeta", "alpha": "alpha", "zeta alpha": "alpha", "alpha zeta": "alpha", "user zeta": "zeta",
+		"x alpha y zeta": "alpha", "Alpha": "user", "anonymous": "user", "anonymous zeta": "zeta", "x y": "user",
+	} {
+		list := strings.Fields(plans)
+		if got, named := p.TierOf(list); got.Name != want || named != (want != "user" || plans == "user") {
+			t.Errorf("%q: %s %v, want %s", plans, got.Name, named, want)
+		}
+	}
+}
+
 // TestValues reads every key of the schema once.
 func TestValues(t *testing.T) {
 	t.Parallel()
-	p := parse(t, good)
+	p := parse(t, strings.Replace(good, "plan_claim: plan\n", "plan_claim: plan\n  email_verified: assume\n", 1))
 	main := &Provider{
 		Name: "main", Kind: "openai", BaseURL: "https://api.openai.com/v1",
 		APIKey: &Secret{Env: "API_KEY"}, Timeout: 30 * time.Second, Stream: true,
@@ -74,7 +91,7 @@ func TestValues(t *testing.T) {
 				Passes: &Passes{Limit{"passes", Requests, 30, time.Hour}, 30 * time.Minute, 20},
 			},
 			"user": {
-				Name: "user", MaxInputTokens: 10000, MaxMessages: 64, MaxOutputTokens: 2000, MaxInFlight: 8,
+				Name: "user", Rank: 1, MaxInputTokens: 10000, MaxMessages: 64, MaxOutputTokens: 2000, MaxInFlight: 8,
 				Tokens: &Limit{"tokens", Tokens, 50000, time.Hour},
 				Spend:  &Limit{"spend", USDMicros, 2_000_000, 24 * time.Hour},
 			},
@@ -83,7 +100,7 @@ func TestValues(t *testing.T) {
 			"anonymous": {"anonymous", 2 * price.Dollar, time.Hour},
 			"all":       {"all", 20 * price.Dollar, time.Hour},
 		},
-		Auth:        &Auth{"https://id.example.com/", "app", "https://id.example.com/jwks.json", "plan"},
+		Auth:        &Auth{"https://id.example.com/", "app", "https://id.example.com/jwks.json", "plan", true},
 		CORS:        &CORS{[]string{"https://app.example.com", "http://localhost:5173"}},
 		Challenge:   &Challenge{Kind: "altcha", Secret: Secret{Env: "CHALLENGE_SECRET"}},
 		Fingerprint: &Fingerprint{Secret{Env: "FINGERPRINT_SECRET", SSM: "/app/fingerprint"}},

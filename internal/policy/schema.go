@@ -53,7 +53,13 @@ func readPolicy(root value) *Policy {
 	p.Models = named(o.need("models"), p.readModel)
 	p.Pools = named(o.get("pools"), readPool)
 	p.Challenge = readChallenge(o.get("challenge"))
-	p.Tiers = named(o.need("tiers"), p.readTier, Anonymous)
+	rank := 0
+	p.Tiers = named(o.need("tiers"), func(name string, v value) *Tier {
+		t := p.readTier(name, v)
+		t.Rank = rank
+		rank++
+		return t
+	}, Anonymous)
 	features := o.need("features")
 	p.Features = named(features, p.readFeature)
 	features.shape.within("propertyNames").except(reserved, clientsChoke)
@@ -352,6 +358,8 @@ func readAuth(v value) *Auth {
 		Issuer:    o.need("issuer").text(),
 		Audience:  o.need("audience").text(),
 		PlanClaim: o.get("plan_claim").text(),
+
+		AssumeEmailVerified: o.get("email_verified").choice("claim", "assume") == "assume",
 	}
 	keys := o.need("jwks_url")
 	if u := keys.webURL(); u != nil {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 )
@@ -75,10 +77,10 @@ func TestToken(t *testing.T) {
 	}{
 		{"subject alone", "", issuer.Claims{Subject: "123"}, auth.User{Subject: "123"}, time.Hour},
 		{"everything", "", issuer.Claims{Subject: "123", Email: "a@b.example", EmailVerified: true, Plan: "pro", TTL: time.Minute},
-			auth.User{Subject: "123", Email: "a@b.example", Plan: "pro"}, time.Minute},
+			auth.User{Subject: "123", Email: "a@b.example", Plans: []string{"pro"}}, time.Minute},
 		{"not verified", "", issuer.Claims{Subject: "123", Email: "a@b.example"}, auth.User{Subject: "123"}, time.Hour},
 		{"another claim for the plan", "https://example.com/plan", issuer.Claims{Subject: "123", Plan: "pro"},
-			auth.User{Subject: "123", Plan: "pro"}, time.Hour},
+			auth.User{Subject: "123", Plans: []string{"pro"}}, time.Hour},
 		{"longest", "", issuer.Claims{Subject: "123", TTL: 30 * 24 * time.Hour}, auth.User{Subject: "123"}, 30 * 24 * time.Hour},
 		{"shortest", "", issuer.Claims{Subject: "123", TTL: 1}, auth.User{Subject: "123"}, 1},
 	} {
@@ -90,7 +92,7 @@ func TestToken(t *testing.T) {
 			}
 			for _, at := range []time.Duration{0, tt.life - 1} { // good for all of its life
 				l.now.Store(start.Add(at).UnixNano())
-				if user, err := l.verify.Verify(t.Context(), token); err != nil || user != tt.want {
+				if user, err := l.verify.Verify(t.Context(), token); err != nil || !cmp.Equal(user, tt.want) {
 					t.Fatalf("after %v: %+v, %v", at, user, err)
 				}
 			}
@@ -174,7 +176,7 @@ func TestPostToken(t *testing.T) {
 		life time.Duration
 	}{
 		{`{"sub":"123"}`, auth.User{Subject: "123"}, time.Hour},
-		{`{"sub":"123","email":"a@b.example","plan":"pro","ttl":"90m"}`, auth.User{Subject: "123", Email: "a@b.example", Plan: "pro"}, 90 * time.Minute},
+		{`{"sub":"123","email":"a@b.example","plan":"pro","ttl":"90m"}`, auth.User{Subject: "123", Email: "a@b.example", Plans: []string{"pro"}}, 90 * time.Minute},
 		{`{"sub":"123","email":"a@b.example","unverified":true}`, auth.User{Subject: "123"}, time.Hour},
 		{`{"sub":"123","ttl":60}`, auth.User{Subject: "123"}, time.Minute},
 		{`{"sub":"123","ttl":"1s"}`, auth.User{Subject: "123"}, time.Second},
@@ -193,7 +195,7 @@ func TestPostToken(t *testing.T) {
 			if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != http.StatusOK {
 				t.Fatalf("status %d, %v", resp.StatusCode, err)
 			}
-			if user, err := l.verify.Verify(t.Context(), answer.Token); err != nil || user != tt.want {
+			if user, err := l.verify.Verify(t.Context(), answer.Token); err != nil || !cmp.Equal(user, tt.want) {
 				t.Errorf("got %+v, %v", user, err)
 			}
 			if life := time.Unix(answer.ExpiresAt, 0).Sub(start); life < tt.life || life >= tt.life+time.Second {

@@ -46,6 +46,8 @@ type Parts struct {
 	// AllowTestSecrets accepts the secrets with which challenge providers let
 	// everything pass. Never in production.
 	AllowTestSecrets bool
+	// RefusedToken is told of each 401, from many goroutines; nil: only the log is.
+	RefusedToken func(auth.Reason)
 }
 
 // DynamoDB is the part of *dynamodb.Client that a Handler uses.
@@ -59,7 +61,7 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 	if p.Now == nil {
 		p.Now = time.Now
 	}
-	h := &Handler{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Now: p.Now, providers: p.Providers, wrong: newWrongs(),
+	h := &Handler{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Now: p.Now, providers: p.Providers, wrong: newWrongs(), plans: &strangers{}, refusedToken: p.RefusedToken,
 		silence: cmp.Or(p.Silence, defaultSilence), started: p.Now()}
 	for _, part := range []func(context.Context, *Handler) error{p.callProviders, p.source, p.anonymous, p.challenge, p.verifier, p.admission} {
 		if err := part(ctx, h); err != nil {
@@ -92,7 +94,7 @@ func (p Parts) callProviders(ctx context.Context, h *Handler) error {
 // verifier makes what checks tokens.
 func (p Parts) verifier(ctx context.Context, h *Handler) (err error) {
 	if a := p.Policy.Auth; a != nil {
-		h.Verifier, err = auth.New(ctx, auth.Config{Issuer: a.Issuer, Audience: a.Audience, JWKSURL: a.JWKSURL, PlanClaim: a.PlanClaim, HTTPClient: p.Keys, Now: p.Now})
+		h.Verifier, err = auth.New(ctx, auth.Config{Issuer: a.Issuer, Audience: a.Audience, JWKSURL: a.JWKSURL, PlanClaim: a.PlanClaim, AssumeEmailVerified: a.AssumeEmailVerified, HTTPClient: p.Keys, Now: p.Now})
 	}
 	return err
 }

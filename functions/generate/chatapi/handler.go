@@ -58,11 +58,13 @@ type Handler struct {
 	Metrics *emf.Writer // nil: none
 	Now     func() time.Time
 
-	admission *admission.Controller
-	providers map[string]provider.Provider // by name in the policy
-	policies  map[*admission.Offer]string  // the RateLimit-Policy header
-	wrong     *wrongs
-	silence   time.Duration // of a stream, after which a comment is sent
+	admission    *admission.Controller
+	providers    map[string]provider.Provider // by name in the policy
+	policies     map[*admission.Offer]string  // the RateLimit-Policy header
+	wrong        *wrongs
+	plans        *strangers
+	refusedToken func(auth.Reason)
+	silence      time.Duration // of a stream, after which a comment is sent
 	// started stands for the age of all models, which nobody asks for.
 	started time.Time
 }
@@ -92,13 +94,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if err := h.route(w, r, e); err != nil {
+		if h.refusedToken != nil && err.Reason != "" {
+			h.refusedToken(auth.Reason(err.Reason))
+		}
 		answerFailure(w, e, err)
 	}
 }
 
 // answerFailure answers with an error, as an event if the answer is a stream.
 func answerFailure(w http.ResponseWriter, e *entry, err *openai.Error) {
-	e.outcome = string(err.Code)
+	e.outcome, e.reason = string(err.Code), err.Reason
 	if err.Denied != nil {
 		e.limit = err.Denied.Limit
 	}

@@ -29,25 +29,14 @@ func (h *Handler) identify(r *http.Request) (identity, *openai.Error) {
 	if err == nil && anonymous {
 		return h.identifyAnonymous(r)
 	}
-	if err == nil && h.Verifier == nil {
-		return identity{}, openai.Errorf(openai.InvalidToken, "", "Tokens are not accepted here.")
-	}
 	var user auth.User
 	if err == nil {
-		user, err = h.Verifier.Verify(r.Context(), token)
+		user, err = h.userOf(r, token)
 	}
-	switch {
-	case errors.Is(err, auth.ErrExpired):
-		return identity{}, openai.Errorf(openai.TokenExpired, "", "The token has expired. Sign in again.")
-	case errors.Is(err, auth.ErrUnavailable):
-		return identity{}, openai.Unavailable(openai.KeysUnavailable, "Tokens cannot be checked at the moment. Try again.")
-	case err != nil:
-		return identity{}, openai.Errorf(openai.InvalidToken, "", "The Authorization header has no valid token.")
+	if err != nil {
+		return identity{}, h.signInFailed(err)
 	}
-	tier := h.Policy.Tiers[policy.User]
-	if plan := h.Policy.Tiers[user.Plan]; plan != nil && plan.Name != policy.Anonymous {
-		tier = plan
-	}
+	tier := h.tierOf(r.Context(), user.Plans)
 	return identity{admission.Caller{Kind: limits.User, ID: user.Subject, Tier: tier}, user.Email}, nil
 }
 
@@ -59,7 +48,7 @@ const passHeader = "X-Challenge-Pass"
 func (h *Handler) identifyAnonymous(r *http.Request) (identity, *openai.Error) {
 	tier := h.Policy.Tiers[policy.Anonymous]
 	if tier == nil {
-		return identity{}, openai.Errorf(openai.InvalidToken, "", "A token is needed. Sign in.")
+		return identity{}, unauthorized(auth.NoToken, "A token is needed. Sign in.")
 	}
 	at, apiErr := h.locate(r)
 	if apiErr != nil {
@@ -114,7 +103,7 @@ func unknownSource(r *http.Request, err error) *openai.Error {
 	// The owner's mistake if anybody's: a distribution that does not say for whom it
 	// asks.
 	logger(r.Context()).Error("the source of a request is unknown", "error", err)
-	return openai.Errorf(openai.InvalidToken, "", "The source of the request is unknown. Sign in.")
+	return unauthorized(auth.SourceUnknown, "The source of the request is unknown. Sign in.")
 }
 
 // challengeFailed is the refusal of a pass or of a solution.

@@ -3,8 +3,12 @@ package chatapi
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
@@ -67,19 +71,103 @@ func TestTokenForms(t *testing.T) {
 func TestPlanIsTheTier(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
-	for plan, tier := range map[string]string{
-		"": "user", "user": "user", "pro": "pro", "gold": "user", "Pro": "user", "anonymous": "user", "admin": "user", " pro": "user",
-	} {
-		token := g.token("123", plan)
+	tierOf := func(t *testing.T, g *rig, token string) string {
 		got := g.whoIs(t, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
-		if want := (shownIdentity{"user", "123", tier}); got != want {
-			t.Errorf("plan %q: %+v, want %+v", plan, got, want)
+		if got.Kind != "user" || got.ID != "123" {
+			t.Errorf("%+v", got)
+		}
+		return got.Tier
+	}
+	for range 2 {
+		for plan, tier := range map[string]string{
+			"": "user", "user": "user", "pro": "pro", "gold": "user", "Pro": "user", "anonymous": "user", "admin": "user", " pro": "user",
+		} {
+			if got := tierOf(t, g, g.token("123", plan)); got != tier {
+				t.Errorf("plan %q: %s, want %s", plan, got, tier)
+			}
 		}
 	}
+	// A plan that names no tier is told once.
+	unknown := regexp.MustCompile(`a plan names no tier.*"plan":"([^"]*)"`)
+	var told []string
+	for _, m := range unknown.FindAllStringSubmatch(g.log.String(), -1) {
+		told = append(told, m[1])
+	}
+	slices.Sort(told)
+	if want := []string{" pro", "Pro", "admin", "anonymous", "gold"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+	// And not for ever, nor at any length.
+	before := len(g.log.String())
+	for i := range 100 {
+		tierOf(t, g, g.token("123", strings.Repeat("x", 3000)+strconv.Itoa(i)))
+	}
+	if n := len(unknown.FindAllString(g.log.String(), -1)); n > 32 || len(g.log.String())-before > 100*600 {
+		t.Errorf("%d plans were told, %d bytes", n, len(g.log.String())-before)
+	}
+
 	without := newRig(t, func(yaml string) string { return strings.Replace(yaml, ", plan_claim: plan", "", 1) })
-	token := without.token("123", "pro")
-	if got := without.whoIs(t, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }); got.Tier != "user" {
-		t.Errorf("without a plan claim: %+v", got)
+	if got := tierOf(t, without, without.token("123", "pro")); got != "user" {
+		t.Errorf("without a plan claim: %s", got)
+	}
+}
+
+// A 401 has its reason in the log, in fixed words, and says what to send where a key or
+// an opaque token was sent; neither is in the log.
+func TestReasonOf401(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	user, other := g.token("123", ""), g.token("9", "")
+	alone := newRig(t, func(yaml string) string { // without users
+		yaml = regexp.MustCompile(`(?ms)^  user: .*?^auth: [^\n]*\n`).ReplaceAllString(yaml, "")
+		return regexp.MustCompile(`(?m)^  cv: .*\n`).ReplaceAllString(yaml, "")
+	})
+	closed := newRig(t, func(yaml string) string { // without anonymous callers
+		yaml = regexp.MustCompile(`(?ms)^  anonymous: .*?^  user`).ReplaceAllString(yaml, "  user")
+		return regexp.MustCompile(`(?m)^fingerprint: .*\n`).ReplaceAllString(yaml, "")
+	})
+	const (
+		keyOrToken = "Send the token of a user who has signed in, or the key anonymous."
+		key        = "The key of a model provider does not belong here: whoever sees it can use it. "
+		noToken    = "The Authorization header has no valid token."
+	)
+	for _, tt := range []struct {
+		g              *rig
+		header         string
+		reason, answer string
+	}{
+		{g, "Bearer sk-proj-4711", "key of a model provider", key + keyOrToken},
+		{g, "Bearer sk-ant-api03-4711", "key of a model provider", key + keyOrToken},
+		{g, "Bearer AIzaSy4711", "key of a model provider", key + keyOrToken},
+		{g, "Bearer gsk_4711", "key of a model provider", key + keyOrToken},
+		{alone, "Bearer sk-4711", "key of a model provider", key + "Send the key anonymous, or none."},
+		{closed, "Bearer sk-4711", "key of a model provider", key + "Send the token of a user who has signed in."},
+		{g, "Bearer opaque-4711", "opaque", noToken + " " + keyOrToken},
+		{g, "Basic b3BhcXVlOjQ3MTE=", "not a bearer token", noToken + " " + keyOrToken},
+		{g, "Bearer " + user[:strings.LastIndex(user, ".")] + other[strings.LastIndex(other, "."):], "signature", noToken},
+		{g, "Bearer 4711.a.b", "malformed", noToken},
+		{alone, "Bearer " + user, "no tokens accepted", "Tokens are not accepted here. Send the key anonymous, or none."},
+		{closed, "", "token missing", "A token is needed. Sign in."},
+	} {
+		r := tt.g.request(http.MethodPost, chatPath, "", chatBody("docqa", "Hi"))
+		r.Header.Set("Authorization", tt.header)
+		a := tt.g.do(r)
+		tt.g.refused(t, a, openai.InvalidToken, "")
+		if got := tt.g.wireError(a).Message; got != tt.answer {
+			t.Errorf("%s: %s", tt.header, got)
+		}
+		lines := tt.g.logged("request")
+		if line := string(lines[len(lines)-1]); !strings.Contains(line, `"outcome":"invalid_token","ms":`) || !strings.Contains(line, `"reason":"`+tt.reason+`"`) {
+			t.Errorf("%s: %s", tt.header, line)
+		}
+		if strings.Contains(tt.g.log.String(), "4711") || strings.Contains(a.body, "4711") {
+			t.Errorf("%s is repeated", tt.header)
+		}
+	}
+	g.freeze(2 * time.Hour)
+	g.refused(t, g.chat(user, chatBody("docqa", "Hi")), openai.TokenExpired, "")
+	if lines := g.logged("request"); !strings.Contains(string(lines[len(lines)-1]), `"reason":"expired"`) {
+		t.Errorf("%s", lines[len(lines)-1])
 	}
 }
 

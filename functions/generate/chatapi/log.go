@@ -19,6 +19,7 @@ type entry struct {
 	feature   string
 	admission *admission.Admission // nil: the call was not admitted
 	outcome   string               // answered, or the code of an error
+	reason    string               // of a 401: one of auth's
 	bill      admission.Bill       // what it came to
 	streaming bool                 // the answer has begun as a stream
 	start     time.Time
@@ -37,6 +38,9 @@ func (e *entry) log(ctx context.Context, method, path string, now time.Time) {
 	attrs := []slog.Attr{
 		slog.String("method", method), slog.String("path", path), slog.String("outcome", e.outcome),
 		slog.Int64("ms", now.Sub(e.start).Milliseconds()),
+	}
+	if e.reason != "" {
+		attrs = append(attrs, slog.String("reason", e.reason))
 	}
 	if e.known {
 		attrs = append(attrs, slog.String("identity", e.identity.Key()), slog.String("tier", e.identity.Tier.Name))
