@@ -51,7 +51,7 @@ func TestPrintedCommands(t *testing.T) {
 			t.Errorf("no %s in what the commands print", want)
 		}
 	}
-	if len(commands) != 5 || strings.Contains(all, `"error"`) {
+	if len(commands) != 7 || strings.Contains(all, `"error"`) {
 		t.Errorf("%+v\n%s", commands, all)
 	}
 }

@@ -50,16 +50,19 @@ func TestDevRefusesToStart(t *testing.T) {
 	}
 }
 
-// A configuration without the tier of users still runs, for anonymous callers.
-func TestDevWithoutUsers(t *testing.T) {
-	t.Parallel()
-	d := startDev(t, writeConfig(t, `
+// anonymousConfig has no tier of users.
+const anonymousConfig = `
 providers: {main: {kind: openai, base_url: "https://model.invalid/v1", api_key: {env: E2E_NO_SUCH_KEY}}}
 models: {small: {provider: main, id: m, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: "1", output: "1"}}}
 features: {ask: {model: small, max_output_tokens: 10, tiers: [anonymous]}}
 tiers: {anonymous: {max_input_tokens: 100, max_output_tokens: 10, limits: {requests: {capacity: 9, per: 1h}}}}
 fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
-`))
+`
+
+// A configuration without the tier of users still runs, for anonymous callers.
+func TestDevWithoutUsers(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, writeConfig(t, anonymousConfig))
 	d.complete(t, "", question{feature: "ask", text: "Go on.", most: 5})
 	a, err := d.ask(t.Context(), d.token(t, "123"), question{feature: "ask", text: "Go on.", most: 5})
 	if err != nil {

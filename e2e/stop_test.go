@@ -3,6 +3,7 @@ package e2e
 import (
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,7 +42,8 @@ func TestStop(t *testing.T) {
 			engine := children(t, d.cmd.Process.Pid)
 			anonymous := capacity - d.complete(t, "", question{feature: "ask", text: "Go on. [[long]]", most: 20})
 
-			res, err := d.open(t.Context(), d.token(t, "123"), question{feature: "ask", text: "Go on. [[long]]", most: 100, stream: true})
+			token := d.token(t, "123")
+			res, err := d.open(t.Context(), token, question{feature: "ask", text: "Go on. [[long]]", most: 100, stream: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,9 +74,22 @@ func TestStop(t *testing.T) {
 				}
 			}
 
+			// With the data come the keys: what was given out before is still good.
 			again := startDev(t, config, "--data", data)
-			if got, want := again.remaining(t, again.token(t, "123"), "tokens"), capacity-c.Usage.Total; got != want {
+			if got, want := again.remaining(t, token, "tokens"), capacity-c.Usage.Total; got != want {
 				t.Errorf("after a restart %d tokens remain, want %d", got, want)
+			}
+			if id, secret := d.keys(t); !strings.Contains(again.output(), "AWS_ACCESS_KEY_ID="+id+" AWS_SECRET_ACCESS_KEY="+secret) {
+				t.Error("the key pair has changed")
+			}
+			files, err := os.ReadDir(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				if info, err := file.Info(); err != nil || info.Mode().Perm() != 0o600 {
+					t.Errorf("%s may be read: %v %v", file.Name(), info.Mode(), err)
+				}
 			}
 			if got := again.remaining(t, "", "tokens"); got != anonymous {
 				t.Errorf("after a restart %d tokens remain to the anonymous caller, want %d", got, anonymous)

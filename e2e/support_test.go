@@ -56,7 +56,7 @@ func awsEnv(id, secret string) []string {
 	}
 }
 
-var printedKeys = regexp.MustCompile(`(?m)^AWS_ACCESS_KEY_ID=(\S+)\nAWS_SECRET_ACCESS_KEY=(\S+)$`)
+var printedKeys = regexp.MustCompile(`AWS_ACCESS_KEY_ID=(\S+) AWS_SECRET_ACCESS_KEY=(\S+) `)
 
 // keys is the key pair that dev prints.
 func (d *dev) keys(t *testing.T) (id, secret string) {

@@ -11,6 +11,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
+	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
 )
 
@@ -18,24 +19,43 @@ import (
 // models can be called as they were.
 func TestReplacedProvidersAnswer(t *testing.T) {
 	t.Setenv("DEV_TEST_SET", "key")
+	users, err := issuer.New(issuer.Options{URL: devIssuer, Audience: audience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := users.Token(issuer.Claims{Subject: "dev"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DEV_TEST_TOKEN", token) // as in a shell with the lines that dev prints
 	p := &policy.Policy{Providers: map[string]*policy.Provider{
 		"claude": {Name: "claude", Kind: "anthropic", APIKey: &policy.Secret{Env: "DEV_TEST_UNSET"}},
 		"dear":   {Name: "dear", Kind: "openai", APIKey: &policy.Secret{Env: "DEV_TEST_UNSET"}, BillsErrors: new(true)},
 		"theirs": {Name: "theirs", Kind: "anthropic", APIKey: &policy.Secret{Env: "DEV_TEST_SET"}},
+		"ours":   {Name: "ours", Kind: "openai", APIKey: &policy.Secret{Env: "DEV_TEST_TOKEN"}},
+		"stored": {Name: "stored", Kind: "openai", APIKey: &policy.Secret{SSM: "/key"}},
 		"aws":    {Name: "aws", Kind: "bedrock"},
 	}}
 	p.Models = map[string]*policy.Model{"m": {Name: "m", ID: "claude-haiku-5-5", Provider: p.Providers["claude"]}}
 	var out bytes.Buffer
-	showProviders(&out, p)
+	c := &devCommand{}
+	c.showProviders(&out, p)
 	model := httptest.NewServer(upstream.New(upstream.Options{}))
 	defer model.Close()
-	p = p.Locally(policy.Local{ModelURL: model.URL + "/v1", Replaces: withoutKey})
+	p = p.Locally(policy.Local{ModelURL: model.URL + "/v1", Replaces: func(p *policy.Provider) bool { return c.whyBuiltIn(p) != "" }})
 
 	for _, line := range []string{
 		"claude: built-in, since DEV_TEST_UNSET is not set", "theirs: anthropic", "aws: bedrock",
+		"ours: built-in, since DEV_TEST_TOKEN is a token of dev's", "stored: built-in, since /key is not set",
 	} {
 		if !strings.Contains(out.String(), line+"\n") {
 			t.Errorf("%q does not say %q", out.String(), line)
+		}
+	}
+	fake := &devCommand{FakeProvider: true}
+	for name, provider := range p.Providers {
+		if fake.whyBuiltIn(provider) == "" {
+			t.Errorf("%s is asked though all is to be built in", name)
 		}
 	}
 	if kind := p.Providers["theirs"].Kind + p.Providers["aws"].Kind; kind != "anthropicbedrock" {

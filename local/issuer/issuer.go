@@ -2,9 +2,9 @@
 // whoever asks, so that the real token check can run without a real issuer.
 //
 // It guarantees that its tokens are good for internal/auth with its URL,
-// audience and key set, and for nothing else: the key is made at start and
-// never leaves the process. It must not be reachable by anybody who may not be
-// every user at once.
+// audience and key set, and for nothing else: its key is made at start, or from
+// the seed that it is given, and it gives the key to nobody. It must not be
+// reachable by anybody who may not be every user at once.
 package issuer
 
 import (
@@ -32,6 +32,7 @@ type Options struct {
 	URL       string           // the issuer's own URL, the iss claim
 	Audience  string           // the aud claim
 	PlanClaim string           // the name of the claim for the plan; "plan" if empty
+	Seed      []byte           // of the key, 32 bytes: tokens are good as long as it stays; nil: a fresh key
 	Now       func() time.Time // nil means time.Now
 }
 
@@ -43,7 +44,7 @@ type Issuer struct {
 	jwks []byte
 }
 
-// New makes an issuer with a fresh key.
+// New makes an issuer.
 func New(opts Options) (*Issuer, error) {
 	if opts.URL == "" {
 		return nil, errors.New("issuer: a URL is required")
@@ -57,10 +58,15 @@ func New(opts Options) (*Issuer, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, err
+	if opts.Seed == nil {
+		opts.Seed = make([]byte, ed25519.SeedSize)
+		_, _ = rand.Read(opts.Seed) // it never fails
 	}
+	if len(opts.Seed) != ed25519.SeedSize {
+		return nil, fmt.Errorf("issuer: the seed must have %d bytes", ed25519.SeedSize)
+	}
+	private := ed25519.NewKeyFromSeed(opts.Seed)
+	public := private.Public().(ed25519.PublicKey)
 	// RFC 8037 appendix A.2, and its thumbprint (A.3) as the key's id.
 	key := fmt.Sprintf(`"crv":"Ed25519","kty":"OKP","x":%q`, base64.RawURLEncoding.EncodeToString(public))
 	thumbprint := sha256.Sum256([]byte("{" + key + "}"))

@@ -1,6 +1,7 @@
 package issuer_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -60,7 +61,7 @@ func newLaptop(t *testing.T, planClaim string) *laptop {
 
 func TestNewNeedsItsOptions(t *testing.T) {
 	t.Parallel()
-	for _, opts := range []issuer.Options{{}, {URL: "http://127.0.0.1"}, {Audience: audience}} {
+	for _, opts := range []issuer.Options{{}, {URL: "http://127.0.0.1"}, {Audience: audience}, {URL: "http://127.0.0.1", Audience: audience, Seed: []byte("short")}} {
 		if _, err := issuer.New(opts); err == nil {
 			t.Errorf("%+v was accepted", opts)
 		}
@@ -150,7 +151,26 @@ func TestClaimNames(t *testing.T) {
 	}
 }
 
-// TestOtherIssuersToken: each start makes a key of its own.
+// The token of a seed is good for whoever has the seed.
+func TestSeed(t *testing.T) {
+	t.Parallel()
+	seed := bytes.Repeat([]byte{7}, 32)
+	sets := map[string]bool{}
+	for range 2 {
+		i, err := issuer.New(issuer.Options{URL: "http://127.0.0.1", Audience: audience, Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		i.JWKS().ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		sets[w.Body.String()] = true
+	}
+	if len(sets) != 1 {
+		t.Errorf("key sets of one seed: %v", sets)
+	}
+}
+
+// TestOtherIssuersToken: without a seed each start makes a key of its own.
 func TestOtherIssuersToken(t *testing.T) {
 	t.Parallel()
 	l := newLaptop(t, "")

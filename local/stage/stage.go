@@ -41,6 +41,7 @@ type Options struct {
 	Model    func(upstream http.Handler) http.Handler // what the model is; nil: the upstream
 
 	Issuer   string           // URL of the issuer, the iss of its tokens; empty: the stage's own
+	Seed     []byte           // of the issuer's key; nil: a fresh one
 	Audience string           // of the issuer's tokens; empty: test
 	Now      func() time.Time // of what arrives in the inbox; nil: time.Now
 }
@@ -114,7 +115,7 @@ func (s *Stage) openIssuer(opts Options) (err error) {
 	if opts.Audience == "" {
 		opts.Audience = "test"
 	}
-	s.Issuer, err = issuer.New(issuer.Options{URL: opts.Issuer, Audience: opts.Audience})
+	s.Issuer, err = issuer.New(issuer.Options{URL: opts.Issuer, Audience: opts.Audience, Seed: opts.Seed})
 	return err
 }
 

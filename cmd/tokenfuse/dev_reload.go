@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+)
+
+// lookEvery is how often the configuration is looked at. A change counts when it looks
+// the same twice: editors do not write at once.
+const lookEvery = 250 * time.Millisecond
+
+// reload applies each change of the configuration's file, until ctx ends. read is what
+// was read of it at the start.
+func (c *devCommand) reload(ctx context.Context, s streams, read []byte, apply func(*policy.Policy) error) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	last, missing := read, false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		seen, err := os.ReadFile(c.Config)
+		if err != nil && !missing {
+			fmt.Fprintf(s.out, "the configuration of before stays: %v\n", err)
+		}
+		if missing = err != nil; missing {
+			continue
+		}
+		settled := bytes.Equal(seen, last)
+		last = seen
+		if !settled || bytes.Equal(seen, read) {
+			continue
+		}
+		read = seen
+		p, err := load(c.Config, s)
+		if err == nil {
+			err = apply(p)
+		}
+		if err != nil {
+			fmt.Fprintf(s.out, "the configuration of before stays: %v\n", err)
+			continue
+		}
+		fmt.Fprintf(s.out, "reloaded %s\n", c.Config)
+		c.showProviders(s.out, p)
+		showFeatures(s.out, p)
+	}
+}
