@@ -63,7 +63,8 @@ func like(pattern, s string) bool {
 }
 
 // tooWide says what statements anywhere in the stack allow too much: actions by
-// pattern, or all resources, but for PutMetricData, which has none, in our namespace.
+// pattern, or all resources, but for those that have none: PutMetricData in our
+// namespace, and GetMetricData, which knows no condition either.
 func (s *stack) tooWide() []string {
 	var problems []string
 	for _, name := range slices.Sorted(maps.Keys(s.resources)) {
@@ -75,7 +76,7 @@ func (s *stack) tooWide() []string {
 				return
 			}
 			actions, resources := texts(o["Action"]), texts(o["Resource"])
-			ours := slices.Equal(actions, []string{"cloudwatch:PutMetricData"}) &&
+			ours := slices.Equal(actions, []string{"cloudwatch:GetMetricData"}) || slices.Equal(actions, []string{"cloudwatch:PutMetricData"}) &&
 				at(o, "Condition", "StringEquals", "cloudwatch:namespace") == stackName
 			for _, action := range actions {
 				if strings.Contains(action, "*") {

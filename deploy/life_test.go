@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
 // their name, SNS's key, and the reading of secrets.
 var elsewhere = map[string][]string{
 	"Generate":   {"logs:CreateLogStream", "logs:PutLogEvents", "ssm:GetParameters", "secretsmanager:GetSecretValue"},
-	"ClearLimit": {"logs:CreateLogStream", "logs:PutLogEvents", "ssm:GetParameters", "secretsmanager:GetSecretValue"},
+	"ClearLimit": {"logs:CreateLogStream", "logs:PutLogEvents", "cloudwatch:GetMetricData", "ssm:GetParameters", "secretsmanager:GetSecretValue"},
 	"SpendAlarm": {"logs:CreateLogStream", "logs:PutLogEvents", "kms:Decrypt", "kms:GenerateDataKey", "sqs:SendMessage"},
 }
 
@@ -94,6 +94,9 @@ func (w *world) live() {
 	w.chat(w.generate, anybody, "docqa", "Hello", http.StatusForbidden)
 	w.chat(w.generate, dan, "docqa", "Hello", http.StatusOK) // sweeps the dead call, whose minute is closed
 	w.run()                                                  // renews the fuse, rolls minutes up
+	if got := w.admin("GET", "/admin/status", nil, ""); !bytes.Contains(got, []byte(`"problems":[]`)) || !bytes.Contains(got, []byte(`"threshold_usd":"`)) {
+		w.t.Errorf("status: %s", got)
+	}
 	w.advance(3 * time.Hour)
 	if r := w.run(); r.Paged != "cleared" { // releases the fuse, rolls hours up
 		w.t.Errorf("spendalarm: %+v", r)

@@ -134,7 +134,7 @@ func adminRoutes(s *stack, p *problems) {
 		}
 	}
 	slices.Sort(routes)
-	p.equal("admin routes", strings.Join(routes, ", "), "GET /admin/audit, GET /admin/fuse, GET /admin/limits, POST /admin/block, POST /admin/limits/clear, POST /admin/unblock, PUT /admin/fuse")
+	p.equal("admin routes", strings.Join(routes, ", "), "GET /admin/audit, GET /admin/fuse, GET /admin/limits, GET /admin/status, POST /admin/block, POST /admin/limits/clear, POST /admin/unblock, PUT /admin/fuse")
 	p.equal("AWS_IAM", at(s.get("Api", "Body"), "components", "securitySchemes", "AWS_IAM", "x-amazon-apigateway-authtype"), "awsSigv4")
 	// Who has the policy may call just these.
 	var granted []string
@@ -266,7 +266,7 @@ func tables(s *stack, p *problems) {
 func functions(s *stack, p *problems) {
 	environment := map[string]string{
 		"Generate":   "[LIMITS_TABLE METRICS_NAMESPACE SECRETS_REVISION SPEND_TABLE TOKENFUSE_CONFIG]",
-		"ClearLimit": "[LIMITS_TABLE SECRETS_REVISION TOKENFUSE_CONFIG]",
+		"ClearLimit": "[LIMITS_TABLE METRICS_NAMESPACE SECRETS_REVISION SPEND_TABLE TOKENFUSE_CONFIG]",
 		"SpendAlarm": "[LIMITS_TABLE METRICS_NAMESPACE SPEND_TABLE TOKENFUSE_CONFIG TOKENFUSE_ENDPOINT TOPIC_ARN]",
 	}
 	p.equal("functions", s.ofType("AWS::Lambda::Function"), "[ClearLimit Generate SpendAlarm]")

@@ -106,7 +106,7 @@ func newWorld(t *testing.T, s *stack) *world {
 
 	w.generate = w.newGenerate(w.limits, w.enforce("Generate", http.DefaultTransport))
 	h, err := admin.Build(t.Context(), admin.Parts{Policy: w.policy, DynamoDB: w.db(w.enforce("ClearLimit", http.DefaultTransport)),
-		Bucket: w.limits, Secret: secret, Log: slog.New(slog.DiscardHandler), Now: w.now})
+		Bucket: w.limits, Spend: spend, Secret: secret, Log: slog.New(slog.DiscardHandler), Now: w.now})
 	check.OK(t, err)
 	w.clearlimit = admin.Lambda(h)
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,10 @@ func TestBlock(t *testing.T) {
 	shown := d.must(t, "limits", "auth0|ann")
 	check.That(t, strings.Contains(shown, "\nblocked until ") && strings.Contains(shown, "the fuse is challenge"), "%s", shown)
 
+	status := d.must(t, "status")
+	for _, part := range []string{` in \d+ calls\n`, `(?m)^fuse +the fuse is challenge until `, `\nuser#auth0\|ann +20\S+ \S+ UTC +arn:`, `\nidentity_blocked +\d+\n`, `(?s)Who spent most.*user#bob +\$0\.00`} {
+		check.That(t, regexp.MustCompile(part).MatchString(status), "no %s in\n%s", part, status)
+	}
 	check.Equal(t, d.must(t, "unblock", "auth0|ann"), "user auth0|ann is not blocked any more\n", "unblock")
 	until(http.StatusOK)
 	d.must(t, "block", "auth0|ann", "--for", "5s")

@@ -32,7 +32,7 @@ type adminFlags struct {
 }
 
 // adminTimeout bounds a call, finding the credentials included.
-const adminTimeout = 20 * time.Second
+const adminTimeout = 30 * time.Second
 
 // call calls an admin route, signed with the credentials that every AWS tool finds,
 // and decodes the answer. With --json it prints that, too.

@@ -68,8 +68,9 @@ func deploy(t *testing.T) deployment {
 	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return now }
 	db, table := enginetest.Table(t)
+	_, spend := enginetest.SpendTable(t)
 	h, err := admin.Build(t.Context(), admin.Parts{
-		Policy: p, DynamoDB: db, Bucket: bucket.Options{Table: table}, Log: slog.New(slog.DiscardHandler), Now: clock,
+		Policy: p, DynamoDB: db, Bucket: bucket.Options{Table: table}, Spend: spend, Log: slog.New(slog.DiscardHandler), Now: clock,
 		Secret: func(context.Context, policy.Secret) (string, error) { return secret, nil },
 	})
 	if err != nil {
@@ -152,7 +153,7 @@ cv      user, pro  10           10         10         24h
 `},
 		{"fuse show", "the fuse is closed\n"},
 		{"fuse set challenge --for 1h --endpoint " + d.url, "the fuse is challenge until 2026-11-30 13:00:00 UTC, set by " + supportARN + "\n"},
-		{"fuse set open --reason emergency", "the fuse is open until 2026-11-30 13:00:00 UTC, set by " + supportARN + "\nnote: an hour, since no time was given: --for gives one, and --no-end none\n"},
+		{"fuse set open --reason emergency", "the fuse is open until 2026-11-30 13:00:00 UTC, set by " + supportARN + ": emergency\nnote: an hour, since no time was given: --for gives one, and --no-end none\n"},
 		{"fuse set open --for 1d12h", "the fuse is open until 2026-12-02 00:00:00 UTC, set by " + supportARN + "\n"},
 		{"fuse set open --no-end", "the fuse is open, set by " + supportARN + "\n"},
 		{"unblock jane@example.com", "user 123 was not blocked: nothing was changed\n"},
@@ -175,7 +176,7 @@ cv      user, pro  10           10         10         24h
 	}
 	for args, member := range map[string]string{
 		"limits 123 --json": "holds", "clear-limit 123 --type all --json": "limits", "fuse show --json": "set_by", "fuse set closed --json": "state",
-		"audit --json": "changes", "block 123 --for 1h --json": "blocked", "unblock 123 --json": "was_blocked",
+		"audit --json": "changes", "status --json": "pools", "block 123 --for 1h --json": "blocked", "unblock 123 --json": "was_blocked",
 	} {
 		got := command(t, strings.Fields(args)...)
 		var answer map[string]any

@@ -15,6 +15,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
 	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
 	"github.com/tokenfuse/tokenfuse/functions/spendalarm/alarm"
+	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
@@ -67,6 +68,7 @@ func (g *ground) build(ctx context.Context, p *policy.Policy) (made *generation,
 	for i := range instances {
 		h, err := chatapi.Build(ctx, chatapi.Parts{
 			Policy: p, DynamoDB: g.on.DynamoDB(), Bucket: table, Secret: g.secret.ofPolicy, Log: g.log, Ledger: g.spend, AWS: bedrock,
+			Metrics:          emf.New(g.on.Denials, "tokenfuse", time.Now),
 			RefusedToken:     refusedTokens(g.out),
 			AllowTestSecrets: true, // there is nobody to keep out, and challenge providers hand them out for this
 		})
@@ -77,7 +79,8 @@ func (g *ground) build(ctx context.Context, p *policy.Policy) (made *generation,
 	}
 	made.chat = gateway.New(gateway.Options{Timeout: p.LongestCall()}, instances...)
 
-	admins, err := admin.Build(ctx, admin.Parts{Policy: p, DynamoDB: g.on.DynamoDB(), Bucket: table, Secret: g.secret.ofPolicy, Log: g.log})
+	admins, err := admin.Build(ctx, admin.Parts{Policy: p, DynamoDB: g.on.DynamoDB(), Bucket: table, Secret: g.secret.ofPolicy, Log: g.log,
+		Spend: g.on.Spend, Denials: g.on.Denials.Count})
 	if err != nil {
 		return nil, err
 	}

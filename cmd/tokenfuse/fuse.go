@@ -33,6 +33,7 @@ type fuseState struct {
 	State string
 	Until int64  // Unix seconds; 0: for ever
 	SetBy string `json:"set_by"`
+	Why   string `json:"reason"`
 }
 
 func (f fuseState) String() string {
@@ -42,6 +43,9 @@ func (f fuseState) String() string {
 	}
 	if f.SetBy != "" {
 		shown += ", set by " + printable(f.SetBy)
+	}
+	if f.Why != "" {
+		shown += ": " + printable(f.Why)
 	}
 	return shown
 }

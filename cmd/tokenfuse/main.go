@@ -42,6 +42,7 @@ type commands struct {
 	Schema     schemaCommand     `cmd:"" help:"Print the JSON Schema of a configuration, by which editors complete and check it."`
 	Exposure   exposureCommand   `cmd:"" help:"Worst-case dollars an hour: of one client, one network, one user, all anonymous callers and everybody, today and with this configuration."`
 	Prices     pricesCommand     `cmd:"" help:"Compare prices with those that npm's @pydantic/genai-prices publishes: exit 1 if any digit differs. It needs Node, and the package in this folder or above it."`
+	Status     statusCommand     `cmd:"" help:"Show how a deployment stands: spending, pools, fuse, blocks, denials, top spenders."`
 	ClearLimit clearLimitCommand `cmd:"" help:"Unblock somebody: make their limits full again."`
 	Limits     limitsCommand     `cmd:"" help:"Show somebody's limits."`
 	Block      blockCommand      `cmd:"" help:"Refuse somebody for a time: 403 identity_blocked within seconds, in every process."`

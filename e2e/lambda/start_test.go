@@ -43,7 +43,7 @@ func TestCannotStart(t *testing.T) {
 		"no configuration":           {functions: all, remove: true, says: []string{"tokenfuse.yaml", "no such file"}},
 		"another configuration":      {functions: all, env: []string{"TOKENFUSE_CONFIG=other.yaml"}, says: []string{"other.yaml"}},
 		"no table of limits":         {functions: all, unset: []string{"LIMITS_TABLE"}, says: []string{"LIMITS_TABLE is not set: it names the table"}},
-		"no table of events":         {functions: []string{"generate", "spendalarm"}, unset: []string{"SPEND_TABLE"}, says: []string{"SPEND_TABLE is not set"}},
+		"no table of events":         {functions: all, unset: []string{"SPEND_TABLE"}, says: []string{"SPEND_TABLE is not set"}},
 		"no topic":                   {functions: []string{"spendalarm"}, unset: []string{"TOPIC_ARN"}, says: []string{"TOPIC_ARN is not set"}},
 		"all that is missing":        {functions: []string{"spendalarm"}, unset: []string{"LIMITS_TABLE", "SPEND_TABLE", "TOPIC_ARN"}, remove: true, says: []string{"LIMITS_TABLE", "SPEND_TABLE", "TOPIC_ARN", "tokenfuse.yaml"}},
 		"no key of the model":        {functions: []string{"generate"}, unset: []string{"MODEL_KEY"}, says: []string{"provider main", "MODEL_KEY is not set"}},

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
+	"github.com/tokenfuse/tokenfuse/internal/denials"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/secret"
@@ -18,12 +19,13 @@ import (
 func main() { environ.Serve(build) }
 
 // build makes the handler from the environment: LIMITS_TABLE names the table of
-// the buckets, TOKENFUSE_CONFIG the configuration's file. Both must be those of
-// generate.
+// the buckets, SPEND_TABLE that of the spend events, METRICS_NAMESPACE where the metrics
+// are, TOKENFUSE_CONFIG the configuration's file. All must be those of generate.
 func build(ctx context.Context) (any, error) {
+	spend, spendErr := environ.Need("SPEND_TABLE", "names the table of the spend events")
 	limits, limitsErr := environ.Need("LIMITS_TABLE", "names the table of the buckets")
 	p, policyErr := policy.LoadUncounted(environ.Config())
-	if err := errors.Join(limitsErr, policyErr); err != nil {
+	if err := errors.Join(limitsErr, spendErr, policyErr); err != nil {
 		return nil, err
 	}
 	cfg := environ.AWS()
@@ -32,6 +34,8 @@ func build(ctx context.Context) (any, error) {
 		Policy:   p,
 		DynamoDB: dynamodb.NewFromConfig(cfg),
 		Bucket:   bucket.Options{Table: limits},
+		Spend:    spend,
+		Denials:  denials.NewReader(cfg, environ.MetricsNamespace()).Count,
 		Secret:   secrets.Read,
 		Log:      slog.Default(),
 	})

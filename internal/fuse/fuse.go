@@ -49,6 +49,7 @@ type Setting struct {
 	State State
 	Until time.Time // when it ends by itself; zero: never
 	SetBy string
+	Why   string // "": nobody said
 }
 
 // Status is all of the fuse: what is cut off, and who.
@@ -193,7 +194,7 @@ func decode(item dynamo.Item) (Status, error) {
 	if item == nil {
 		return Status{Setting: Setting{State: Closed}}, nil
 	}
-	s := Status{Setting: Setting{State: State(dynamo.TextOf(item, "state")), SetBy: dynamo.TextOf(item, "set_by")}}
+	s := Status{Setting: Setting{State: State(dynamo.TextOf(item, "state")), SetBy: dynamo.TextOf(item, "set_by"), Why: dynamo.TextOf(item, "why")}}
 	if !s.State.Valid() {
 		return Status{}, errors.New("the fuse's item has no valid state")
 	}

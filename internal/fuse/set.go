@@ -25,8 +25,8 @@ const writeTimeout = 5 * time.Second
 // again: a reply that got lost is made good by asking again. It is safe for concurrent
 // use, and so are any number of Writers.
 //
-// The item has the attributes state, set_by, set_at and, unless the state has no end,
-// until; both times in unix seconds. The attribute blocks is a map by identity key, of
+// The item has the attributes state, set_by, set_at, why and, unless the state has no
+// end, until; both times in unix seconds. The attribute blocks is a map by identity key, of
 // maps of until and set_by. All writes are updates of what they are about, so that each
 // keeps what the others have written. An item that was made by a block has the state
 // closed and neither set_by nor set_at: as if the state was never set.
@@ -79,9 +79,9 @@ func (w *Writer) Release(ctx context.Context, by string) error {
 	_, err := w.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:                &w.table,
 		Key:                      dynamo.Key(keys.Fuse),
-		UpdateExpression:         aws.String("SET #state = :closed, #at = :now REMOVE #until"),
+		UpdateExpression:         aws.String("SET #state = :closed, #at = :now REMOVE #until, #why"),
 		ConditionExpression:      aws.String("#by = :by"),
-		ExpressionAttributeNames: map[string]string{"#by": "set_by", "#until": "until", "#state": "state", "#at": "set_at"},
+		ExpressionAttributeNames: map[string]string{"#by": "set_by", "#until": "until", "#state": "state", "#at": "set_at", "#why": "why"},
 		ExpressionAttributeValues: dynamo.Item{
 			":by": dynamo.Text(by), ":closed": dynamo.Text(string(Closed)), ":now": dynamo.Seconds(w.now())},
 	})
@@ -97,15 +97,18 @@ func (w *Writer) update(ctx context.Context, s Setting, condition func(*dynamodb
 	}
 	in := &dynamodb.UpdateItemInput{
 		TableName: &w.table, Key: dynamo.Key(keys.Fuse),
-		UpdateExpression:         aws.String("SET #state = :state, #by = :by, #at = :now REMOVE #until"),
-		ExpressionAttributeNames: map[string]string{"#by": "set_by", "#until": "until", "#state": "state", "#at": "set_at"},
+		ExpressionAttributeNames: map[string]string{"#by": "set_by", "#until": "until", "#state": "state", "#at": "set_at", "#why": "why"},
 		ExpressionAttributeValues: dynamo.Item{
-			":state": dynamo.Text(string(s.State)), ":by": dynamo.Text(s.SetBy), ":now": dynamo.Seconds(w.now())},
+			":state": dynamo.Text(string(s.State)), ":by": dynamo.Text(s.SetBy), ":now": dynamo.Seconds(w.now()), ":why": dynamo.Text(s.Why)},
 	}
-	if !s.Until.IsZero() {
-		in.UpdateExpression = aws.String("SET #state = :state, #by = :by, #at = :now, #until = :until")
+	update := "SET #state = :state, #by = :by, #at = :now, #why = :why"
+	if s.Until.IsZero() {
+		update += " REMOVE #until"
+	} else {
+		update += ", #until = :until"
 		in.ExpressionAttributeValues[":until"] = dynamo.Seconds(s.Until)
 	}
+	in.UpdateExpression = &update
 	if condition != nil {
 		condition(in)
 	}

@@ -51,5 +51,5 @@
 // # Permissions
 //
 // Recording needs dynamodb:PutItem and dynamodb:UpdateItem on the table, summing
-// dynamodb:Query and dynamodb:UpdateItem.
+// dynamodb:Query and, unless it is ReadOnly, dynamodb:UpdateItem.
 package ledger

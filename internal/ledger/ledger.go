@@ -46,6 +46,8 @@ type Options struct {
 	// AttemptTimeout bounds a write, the SDK's own retries included, so that one that
 	// hangs leaves time for another; 0: 1 s.
 	AttemptTimeout time.Duration
+	// ReadOnly sums without making roll-ups: another process does, and this one may not.
+	ReadOnly bool
 	// Log is told of roll-ups that could not be written: the next sum tries again.
 	// Nil: slog.Default().
 	Log *slog.Logger

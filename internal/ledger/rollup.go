@@ -44,6 +44,9 @@ func decodeRollUp(it item) (rollUp, error) {
 // back since: then the sums may lack what is late. A failure costs no more than that
 // the next one tries again.
 func (l *Ledger) writeRollUp(ctx context.Context, key item, of, late int64, sums any) {
+	if l.opts.ReadOnly {
+		return
+	}
 	data, err := json.Marshal(sums)
 	if err == nil && len(data) <= maxRollUp {
 		err = l.putSums(ctx, key, of, late, string(data))

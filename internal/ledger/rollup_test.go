@@ -54,6 +54,21 @@ func TestClosing(t *testing.T) {
 	}
 }
 
+// Who may only read sums the same, and writes nothing.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fill(w.ledger(), noon)
+	w.Set(noon.Add(2 * time.Hour))
+	reader := w.ledger(func(o *Options) { o.ReadOnly = true })
+	for range 2 {
+		w.forget()
+		w.wantSum(reader, noon, noon.Add(time.Hour))
+		check.Equal(t, w.sent("UpdateItem", "")+w.sent("PutItem", ""), 0, "writes")
+		w.wantSum(w.ledger(), noon, noon.Add(time.Hour)) // rolls up; what is rolled up is read
+	}
+}
+
 // The whole of an hour, rolled up, is the same as read raw.
 func TestRollUpEqualsRaw(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/tokenfuse/tokenfuse/internal/awsjson"
 )
 
 // maxNames is how many parameters GetParameters takes.
@@ -24,7 +26,7 @@ func (r *Reader) parameters(ctx context.Context, names []string) map[string]valu
 		Parameters        []parameter
 		InvalidParameters []string
 	}
-	refused, err := r.ask(ctx, "ssm", "SSM", "AmazonSSM.GetParameters", map[string]any{"Names": names, "WithDecryption": true}, &out)
+	refused, err := r.aws.Ask(ctx, awsjson.Service{Host: "ssm", ID: "SSM", Version: "1.1"}, "AmazonSSM.GetParameters", map[string]any{"Names": names, "WithDecryption": true}, &out)
 	values := map[string]value{}
 	if refused && len(names) > 1 {
 		// One that may not be read, or whose key may not be used, fails the request for all.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/tokenfuse/tokenfuse/internal/awsjson"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
 
@@ -35,10 +36,10 @@ func Env(_ context.Context, s policy.Secret) (string, error) {
 }
 
 // Reader reads secrets wherever they are kept. It is safe for concurrent use.
-type Reader struct{ aws aws.Config }
+type Reader struct{ aws awsjson.Client }
 
 // NewReader makes a Reader that asks AWS with cfg, if it must.
-func NewReader(cfg aws.Config) *Reader { return &Reader{cfg} }
+func NewReader(cfg aws.Config) *Reader { return &Reader{awsjson.New(cfg)} }
 
 // readTimeout bounds the reading of secrets, with all repetitions, where the context
 // does not bound it more tightly.
@@ -132,6 +133,6 @@ func (v value) checked(where string) value {
 
 func (r *Reader) managed(ctx context.Context, id string) value {
 	var out struct{ SecretString string }
-	_, err := r.ask(ctx, "secretsmanager", "Secrets Manager", "secretsmanager.GetSecretValue", map[string]any{"SecretId": id}, &out)
+	_, err := r.aws.Ask(ctx, awsjson.Service{Host: "secretsmanager", ID: "Secrets Manager", Version: "1.1"}, "secretsmanager.GetSecretValue", map[string]any{"SecretId": id}, &out)
 	return value{out.SecretString, err}
 }

@@ -55,6 +55,7 @@ type Stage struct {
 	Upstream *upstream.Upstream
 	Issuer   *issuer.Issuer
 	Inbox    *inbox.Inbox
+	Denials  *Denials
 
 	engine *engine.Engine // nil: somebody else's
 	server *http.Server
@@ -71,7 +72,7 @@ func New(ctx context.Context, opts Options) (*Stage, error) {
 	}
 	s := &Stage{
 		URL: "http://" + listener.Addr().String(), Store: opts.Store, Limits: opts.Limits, Spend: opts.Spend,
-		Upstream: upstream.New(opts.Upstream), Inbox: inbox.New(opts.Now), server: &http.Server{ReadHeaderTimeout: 10 * time.Second},
+		Upstream: upstream.New(opts.Upstream), Inbox: inbox.New(opts.Now), Denials: newDenials(opts.Now), server: &http.Server{ReadHeaderTimeout: 10 * time.Second},
 	}
 	if err := errors.Join(s.openStore(ctx, opts.Data), s.openIssuer(opts)); err != nil {
 		_ = listener.Close()

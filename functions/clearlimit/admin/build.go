@@ -10,6 +10,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/keys"
+	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
@@ -19,7 +20,9 @@ import (
 type Parts struct {
 	Policy   *policy.Policy
 	DynamoDB DynamoDB
-	Bucket   bucket.Options // Table is required; what Build knows better is set by it
+	Bucket   bucket.Options                                                          // Table is required; what Build knows better is set by it
+	Spend    string                                                                  // the table of the spend events, which is only read
+	Denials  func(ctx context.Context, from, to time.Time) (map[string]int64, error) // nil: nobody knows
 	Secret   func(context.Context, policy.Secret) (string, error)
 	Log      *slog.Logger
 	Now      func() time.Time // nil: time.Now
@@ -30,6 +33,7 @@ type DynamoDB interface {
 	bucket.DynamoDB
 	fuse.WriterDB
 	AuditDB
+	ledger.DynamoDB
 }
 
 // Build makes a Handler of a policy. It does no I/O: the fuse must be within reach when
@@ -41,11 +45,14 @@ func Build(_ context.Context, p Parts) (*Handler, error) {
 	cfg := Config{
 		Policy: p.Policy, Log: p.Log, Now: p.Now,
 		Fuse:  fuse.NewWriter(p.DynamoDB, p.Bucket.Table, p.Now),
-		Audit: NewAudit(p.DynamoDB, p.Bucket.Table, p.Now),
+		Audit: NewAudit(p.DynamoDB, p.Bucket.Table, p.Now), Denials: p.Denials, DB: p.DynamoDB, Table: p.Bucket.Table,
 	}
 	p.Bucket.Now = p.Now
 	p.Bucket.LongestPeriod = p.Policy.LongestPeriod() + time.Minute
 	var err error
+	if cfg.Spend, err = ledger.New(p.DynamoDB, ledger.Options{Table: p.Spend, Now: p.Now, ReadOnly: true, Log: p.Log}); err != nil {
+		return nil, err
+	}
 	if cfg.Buckets, err = bucket.New(p.DynamoDB, p.Bucket); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ type fuseView struct {
 	State fuse.State `json:"state"`
 	Until *int64     `json:"until"` // Unix seconds; null: until somebody sets it otherwise
 	SetBy *string    `json:"set_by"`
+	Why   string     `json:"reason,omitempty"`
 }
 
 // showFuse answers GET /admin/fuse.
@@ -24,7 +25,12 @@ func (h *Handler) showFuse(w http.ResponseWriter, r *request) *openai.Error {
 	if err != nil {
 		return unavailable(r, err)
 	}
-	v := fuseView{State: s.State}
+	openai.Answer(w, viewOf(s.Setting))
+	return nil
+}
+
+func viewOf(s fuse.Setting) fuseView {
+	v := fuseView{State: s.State, Why: s.Why}
 	if !s.Until.IsZero() {
 		until := s.Until.Unix()
 		v.Until = &until
@@ -32,8 +38,7 @@ func (h *Handler) showFuse(w http.ResponseWriter, r *request) *openai.Error {
 	if s.SetBy != "" {
 		v.SetBy = &s.SetBy
 	}
-	openai.Answer(w, v)
-	return nil
+	return v
 }
 
 // setFuse answers PUT /admin/fuse with the fuse as it stands then. Who set it is
@@ -59,6 +64,7 @@ func (h *Handler) setFuse(w http.ResponseWriter, r *request) *openai.Error {
 	if apiErr != nil {
 		return apiErr
 	}
+	setting.Why = reason
 	what := "set " + state
 	if !setting.Until.IsZero() {
 		what += " until " + setting.Until.UTC().Format(time.RFC3339)

@@ -33,6 +33,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
+	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -48,8 +49,19 @@ type Config struct {
 	Emails func(context.Context) (*emails.Index, error)
 	Fuse   *fuse.Writer
 	Audit  *Audit
-	Log    *slog.Logger
-	Now    func() time.Time
+	Spend  Spend
+	// Denials gives how many calls were denied from one time to another, by limit or by the
+	// error's code. Nil: nobody knows.
+	Denials func(ctx context.Context, from, to time.Time) (map[string]int64, error)
+	DB      DynamoDB // and its table Limits: for the alarm's item
+	Table   string
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Spend is the part of *ledger.Ledger that a Handler uses.
+type Spend interface {
+	Sum(ctx context.Context, from, to time.Time) (ledger.Summary, error)
 }
 
 // Handler serves the /admin routes.
@@ -74,6 +86,7 @@ func New(cfg Config) *Handler {
 		"/admin/limits":       {http.MethodGet: (*Handler).limits},
 		"/admin/block":        {http.MethodPost: (*Handler).block},
 		"/admin/unblock":      {http.MethodPost: (*Handler).unblock},
+		"/admin/status":       {http.MethodGet: (*Handler).status},
 		"/admin/audit":        {http.MethodGet: (*Handler).changes},
 		"/admin/fuse":         {http.MethodGet: (*Handler).showFuse, http.MethodPut: (*Handler).setFuse},
 	}}

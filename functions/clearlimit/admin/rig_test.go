@@ -73,6 +73,8 @@ type rig struct {
 	net     *faults.Transport // between the handler and the store
 	db      *dynamodb.Client  // past it
 	table   string
+	spends  string // the table Spend
+	denials func() (map[string]int64, error)
 	log     *buffer.Synced
 	callers *bucket.Buckets // of generate
 	emails  *emails.Index   // of generate
@@ -81,7 +83,8 @@ type rig struct {
 
 func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 	t.Helper()
-	g := &rig{t: t, log: &buffer.Synced{}, net: &faults.Transport{}, Clock: testclock.At(noon), secret: func() (string, error) { return testSecret, nil }}
+	g := &rig{t: t, log: &buffer.Synced{}, net: &faults.Transport{}, Clock: testclock.At(noon), secret: func() (string, error) { return testSecret, nil },
+		denials: func() (map[string]int64, error) { return map[string]int64{"tokens": 7}, nil }}
 	yaml := testPolicy
 	for _, f := range edit {
 		yaml = f(yaml)
@@ -92,11 +95,13 @@ func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 	}
 	g.db, g.table = enginetest.Table(t)
 	faulty, _ := enginetest.Table(t, func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: g.net} })
+	_, g.spends = enginetest.SpendTable(t)
 	opts := bucket.Options{Table: g.table, AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute}
 	g.handler, err = Build(t.Context(), Parts{
-		Policy: g.policy, DynamoDB: faulty, Bucket: opts,
-		Secret: func(context.Context, policy.Secret) (string, error) { return g.secret() },
-		Log:    environ.NewLog(g.log), Now: g.Now,
+		Policy: g.policy, DynamoDB: faulty, Bucket: opts, Spend: g.spends,
+		Denials: func(context.Context, time.Time, time.Time) (map[string]int64, error) { return g.denials() },
+		Secret:  func(context.Context, policy.Secret) (string, error) { return g.secret() },
+		Log:     environ.NewLog(g.log), Now: g.Now,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -6,17 +6,19 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/verdict"
 )
 
 // state is what runs know of each other. Deciding is pure: see due.
 type state struct {
-	version int64     // of the item; 0: there is none
-	seen    time.Time // up to when the newest run has seen; zero: not known
-	since   time.Time // when the incident was first seen; zero: there is none
-	level   int       // the highest level that was told of; 0: nobody was told yet
-	told    time.Time // when the last page went out
-	claimed time.Time // until when a page under way is another run's
-	past    []int64   // hours of past incidents, by hourOf
+	version int64           // of the item; 0: there is none
+	seen    time.Time       // up to when the newest run has seen; zero: not known
+	since   time.Time       // when the incident was first seen; zero: there is none
+	level   int             // the highest level that was told of; 0: nobody was told yet
+	told    time.Time       // when the last page went out
+	claimed time.Time       // until when a page under way is another run's
+	past    []int64         // hours of past incidents, by hourOf
+	verdict verdict.Verdict // of the newest run, for others to show
 }
 
 const (

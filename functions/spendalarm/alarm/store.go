@@ -14,11 +14,12 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/dynamo"
 	"github.com/tokenfuse/tokenfuse/internal/keys"
+	"github.com/tokenfuse/tokenfuse/internal/verdict"
 )
 
 // The item has the attributes version, writer and, where they are not zero, seen (unix
-// microseconds), since, told and claimed (unix seconds), level, and hours (a set of
-// numbers).
+// microseconds), since, told and claimed (unix seconds), level, hours (a set of numbers),
+// and those of a verdict.
 // stateTimeout bounds a read or a write, with the client's own retries.
 const stateTimeout = 10 * time.Second
 
@@ -78,6 +79,7 @@ func encode(s state, writer string) dynamo.Item {
 	if !s.seen.IsZero() {
 		it["seen"] = dynamo.Number(s.seen.UnixMicro())
 	}
+	s.verdict.Put(it)
 	if s.level > 0 {
 		it["level"] = dynamo.Number(int64(s.level))
 	}
@@ -106,7 +108,7 @@ func decode(it dynamo.Item) (state, error) {
 			return s, fmt.Errorf("%s is not an integer", name)
 		}
 	}
-	s.level = int(level)
+	s.level, s.verdict = int(level), verdict.Of(it)
 	if seen != 0 {
 		s.seen = time.UnixMicro(seen).UTC()
 	}

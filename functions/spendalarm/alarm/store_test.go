@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/dynamo"
+	"github.com/tokenfuse/tokenfuse/internal/verdict"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
@@ -17,7 +18,7 @@ func TestStateRoundTrip(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, dollars8)
 	ctx := context.Background()
-	s := state{seen: noon.Add(7 * time.Microsecond), since: noon, level: 2, told: noon.Add(time.Minute), claimed: noon.Add(time.Hour), past: []int64{494_000}}
+	s := state{seen: noon.Add(7 * time.Microsecond), since: noon, level: 2, told: noon.Add(time.Minute), claimed: noon.Add(time.Hour), past: []int64{494_000}, verdict: verdict.Verdict{Threshold: 7, From: "fixed", Peak: 3}}
 	for range 2 {
 		if ok, err := g.handler.writeState(ctx, &s); !ok || err != nil {
 			t.Fatal(ok, err)

@@ -8,9 +8,12 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/verdict"
 )
 
 const (
+	// why is the reason that stands in the fuse.
+	why = "spending is above its threshold"
 	// setBy names the alarm in the fuse. Whatever else stands there is an operator.
 	setBy = "alarm"
 	// fuseFor is how long the fuse stays as the alarm set it, unless it is renewed.
@@ -47,6 +50,7 @@ func (h *Handler) watch(ctx context.Context, now time.Time, sum ledger.Summary, 
 		base := newBaseline(hours, s.hoursInAlarm(now), now)
 		limit := newThreshold(h.Policy.Alarm, base)
 		r.compared(limit, base)
+		s.verdict = verdict.Verdict{Threshold: limit.amount, From: limit.why, Peak: base.highest}
 		if s.othersPage(decided) {
 			// Another run is paging, and sets or releases the fuse. What is due beyond
 			// that is still due at the next tick.
@@ -157,7 +161,7 @@ func (h *Handler) publish(ctx context.Context, now time.Time, s state, p page, r
 func (h *Handler) tendFuse(ctx context.Context, now, decided time.Time, s state, r *Result) error {
 	var err error
 	if to := fuse.State(h.Policy.Alarm.Fuse); to.Valid() && !s.since.IsZero() {
-		_, err = h.fuse.SetIfFree(ctx, fuse.Setting{State: to, Until: now.Add(fuseFor), SetBy: setBy}, s.since, decided)
+		_, err = h.fuse.SetIfFree(ctx, fuse.Setting{State: to, Until: now.Add(fuseFor), SetBy: setBy, Why: why}, s.since, decided)
 	}
 	r.readFuse(h.fuse.Current(ctx))
 	return err

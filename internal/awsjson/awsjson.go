@@ -1,4 +1,6 @@
-package secret
+// Package awsjson makes single calls of AWS's JSON protocol. The SDK's clients know
+// hundreds of calls more, and to prepare for these was most of the start of a function.
+package awsjson
 
 import (
 	"bytes"
@@ -23,7 +25,7 @@ const (
 	// attemptTimeout bounds one request, so that a lost answer does not cost the whole
 	// time of a start.
 	attemptTimeout = 3 * time.Second
-	maxAnswer      = 1 << 20 // bytes; a secret has at most 64 KB, and ten are asked for at once
+	maxAnswer      = 1 << 20 // bytes
 
 	// Between two requests lies a random time up to firstPause, then up to twice that, and
 	// so on up to longestPause. Containers start in bursts and share one quota: what
@@ -34,17 +36,29 @@ const (
 	answerTime = 300 * time.Millisecond
 )
 
-// ask makes one call of AWS's JSON protocol, which both services speak, and repeats it
-// until it is answered or ctx ends. Their SDK clients know hundreds of calls more, and
-// to prepare for these was most of the start of a function. Refused says that the error
-// is of the request itself and that no other attempt would change it.
-func (r *Reader) ask(ctx context.Context, service, id, target string, in, out any) (refused bool, err error) {
+// Service is a service of AWS.
+type Service struct {
+	Host    string // what its address begins with, and what a request is signed for: ssm
+	ID      string // what the SDK calls it: Secrets Manager
+	Version string // of the protocol: 1.0 or 1.1
+}
+
+// Client makes calls with the region and the keys of a configuration.
+type Client struct{ aws aws.Config }
+
+// New makes a Client.
+func New(cfg aws.Config) Client { return Client{cfg} }
+
+// Ask makes one call, and repeats it until it is answered or ctx ends. Refused says that
+// the error is of the request itself and that no other attempt would change it. No error
+// has anything of a good answer.
+func (c Client) Ask(ctx context.Context, to Service, target string, in, out any) (refused bool, err error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return true, err
 	}
 	for n := 0; ; n++ {
-		again, err := r.try(ctx, service, id, target, body, out)
+		again, err := c.try(ctx, to, target, body, out)
 		if err == nil || !again || !pause(ctx, n) {
 			return err != nil && !again, err
 		}
@@ -69,21 +83,21 @@ func pause(ctx context.Context, n int) bool {
 }
 
 // try reports whether an error may be gone the next time.
-func (r *Reader) try(ctx context.Context, service, id, target string, body []byte, out any) (again bool, err error) {
+func (c Client) try(ctx context.Context, to Service, target string, body []byte, out any) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.endpoint(ctx, service, id), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint(ctx, to), bytes.NewReader(body))
 	if err != nil {
 		return false, err
 	}
-	req.Header.Set("Content-Type", "application/x-amz-json-1.1")
+	req.Header.Set("Content-Type", "application/x-amz-json-"+to.Version)
 	req.Header.Set("X-Amz-Target", target)
-	keys, err := r.aws.Credentials.Retrieve(ctx)
+	keys, err := c.aws.Credentials.Retrieve(ctx)
 	if err != nil {
 		return false, err
 	}
 	sum := sha256.Sum256(body)
-	if err := v4.NewSigner().SignHTTP(ctx, keys, req, hex.EncodeToString(sum[:]), service, r.aws.Region, time.Now()); err != nil {
+	if err := v4.NewSigner().SignHTTP(ctx, keys, req, hex.EncodeToString(sum[:]), to.Host, c.aws.Region, time.Now()); err != nil {
 		return false, err
 	}
 	res, err := http.DefaultClient.Do(req)
@@ -113,22 +127,22 @@ func (r *Reader) try(ctx context.Context, service, id, target string, body []byt
 }
 
 // endpoint is where a service is: as the configuration says, else in the region.
-func (r *Reader) endpoint(ctx context.Context, service, id string) string {
-	if url := aws.ToString(r.aws.BaseEndpoint); url != "" {
+func (c Client) endpoint(ctx context.Context, to Service) string {
+	if url := aws.ToString(c.aws.BaseEndpoint); url != "" {
 		return url
 	}
-	for _, source := range r.aws.ConfigSources {
+	for _, source := range c.aws.ConfigSources {
 		if s, ok := source.(interface {
 			GetServiceBaseEndpoint(context.Context, string) (string, bool, error)
 		}); ok {
-			if url, found, err := s.GetServiceBaseEndpoint(ctx, id); err == nil && found {
+			if url, found, err := s.GetServiceBaseEndpoint(ctx, to.ID); err == nil && found {
 				return url
 			}
 		}
 	}
 	suffix := "amazonaws.com"
-	if strings.HasPrefix(r.aws.Region, "cn-") {
+	if strings.HasPrefix(c.aws.Region, "cn-") {
 		suffix += ".cn"
 	}
-	return "https://" + service + "." + r.aws.Region + "." + suffix + "/"
+	return "https://" + to.Host + "." + c.aws.Region + "." + suffix + "/"
 }
