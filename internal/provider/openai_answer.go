@@ -19,8 +19,6 @@ import (
 type completionChunks struct {
 	events *eventReader
 	chunk  completion // the last; its memory is used again
-	begun  bool       // a choice was seen
-	index  int        // its index: no other is read
 	text   bool       // some content or refusal was seen
 	deltas bool       // it came in deltas: a whole message at the end repeats it
 }
@@ -69,9 +67,8 @@ func (c *completionChunks) read(data []byte) (p Part, err error) {
 	if err := c.chunk.parse(data); err != nil {
 		return Part{}, err
 	}
-	choice := c.chunk.choice(c.begun, c.index)
+	choice := c.chunk.choice()
 	if choice != nil {
-		c.begun, c.index = true, position(choice.Index)
 		choice.Delta.tell(&p)
 		c.deltas = c.deltas || p.says()
 		if !c.deltas {
@@ -94,7 +91,7 @@ func parseCompletionWhole(body []byte) (p Part, err error) {
 			return Part{}, err
 		}
 	}
-	choice := c.choice(false, 0)
+	choice := c.choice()
 	if choice != nil {
 		choice.tell(&p, &choice.Message, &choice.Delta)
 	}
@@ -170,30 +167,19 @@ func (c *completion) parse(data []byte) error {
 	return nil
 }
 
-// choice is the choice that was read before, or else the one with index 0, or else the
-// first; nil if it is not here. No more than one is ever asked for.
-func (c *completion) choice(begun bool, index int) *choice {
+// choice is the choice with index 0, or else the first; nil if there is none. No more
+// than one is ever asked for.
+func (c *completion) choice() *choice {
+	if len(c.Choices) == 0 {
+		return nil
+	}
 	for i := range c.Choices {
-		if position(c.Choices[i].Index) == index {
+		switch c.Choices[i].Index {
+		case nil, 0.0, "0":
 			return &c.Choices[i]
 		}
 	}
-	if begun || len(c.Choices) == 0 {
-		return nil
-	}
 	return &c.Choices[0]
-}
-
-// position is the index of a choice.
-func position(index any) int {
-	switch index := index.(type) {
-	case float64:
-		return int(max(0, min(index, math.MaxInt16)))
-	case string:
-		n, _ := strconv.Atoi(index)
-		return n
-	}
-	return 0
 }
 
 // end takes in how the answer ends, if it does with c, of which data is the text.
@@ -333,11 +319,11 @@ type inputDetails struct {
 	CacheCreation count `json:"cache_creation_input_tokens"`
 }
 
-// count is a number of tokens. What cannot be one is negative; notANumber is what is of
-// another kind.
+// count is a number of tokens: -1 if it cannot be one, notANumber if it is of another
+// kind.
 type count int64
 
-const notANumber count = math.MinInt64
+const notANumber count = -2
 
 // UnmarshalJSON never fails. A number may be written as a fraction, if it is whole.
 func (c *count) UnmarshalJSON(raw []byte) error {
@@ -349,11 +335,11 @@ func (c *count) UnmarshalJSON(raw []byte) error {
 	switch {
 	case string(raw) == "null":
 	case err == nil:
-		*c = count(n)
+		*c = count(max(n, -1))
 	case float != nil:
 		*c = notANumber
 	case f == math.Trunc(f) && math.Abs(f) <= 1<<40:
-		*c = count(f)
+		*c = count(max(f, -1))
 	default:
 		*c = -1
 	}
@@ -392,6 +378,9 @@ func (u *usage) read(text bool) *price.Usage {
 	}
 	if w.Completion == 0 && w.Output != nil {
 		w.Completion = *w.Output
+	}
+	if w.Total == notANumber { // it is not needed
+		w.Total = 0
 	}
 	if !isCount(w.Prompt) || !isCount(w.Completion) || !isCount(w.Total) {
 		return nil
