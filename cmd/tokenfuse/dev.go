@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"time"
 
@@ -55,10 +54,7 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	if c.AlarmEvery <= 0 {
 		return errors.New("--alarm-every must be above 0")
 	}
-	read, err := os.ReadFile(c.Config)
-	if err != nil {
-		return err
-	}
+	read := c.contents()
 	p, err := load(c.Config, s)
 	if err != nil {
 		return err
@@ -132,7 +128,9 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	reloading := make(chan struct{})
 	go func() {
 		defer close(reloading)
-		c.reload(ctx, s, read, apply)
+		if read != nil {
+			c.reload(ctx, s, read, apply)
+		}
 	}()
 
 	select {

@@ -102,7 +102,8 @@ type generations struct {
 	retiring sync.WaitGroup
 }
 
-// replace lets all that comes from now on go to next.
+// replace lets all that comes from now on go to next. The one before ends as a container of
+// Lambda's does: what it has on lease of a pool counts as spent.
 func (g *generations) replace(next *generation) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

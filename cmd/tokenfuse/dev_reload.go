@@ -14,6 +14,19 @@ import (
 // the same twice: editors do not write at once.
 const lookEvery = 250 * time.Millisecond
 
+// contents is the configuration's file as it is now; nil if it is none, but a pipe, whose
+// text comes but once.
+func (c *devCommand) contents() []byte {
+	if info, err := os.Stat(c.Config); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	text, err := os.ReadFile(c.Config)
+	if err != nil {
+		return nil // whoever loads it says so
+	}
+	return text
+}
+
 // reload applies each change of the configuration's file, until ctx ends. read is what
 // was read of it at the start.
 func (c *devCommand) reload(ctx context.Context, s streams, read []byte, apply func(*policy.Policy) error) {
