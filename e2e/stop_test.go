@@ -33,7 +33,7 @@ func await(t *testing.T, what string, ok func() bool) {
 // leaves nothing behind.
 func TestStop(t *testing.T) {
 	t.Parallel()
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
 			const capacity = 1000

@@ -64,7 +64,11 @@ type streams struct {
 func (s streams) answer(v any) error { return json.NewEncoder(s.out).Encode(v) }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // else whoever started it wants it to outlive the terminal
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	s := streams{out: os.Stdout, err: os.Stderr}
 	if in, err := os.Stdin.Stat(); err == nil && in.Mode()&os.ModeCharDevice != 0 {
