@@ -61,7 +61,7 @@ var anthropicDialect = dialect{
 	whole:       claudeWhole,
 	streamType:  "text/event-stream",
 	events:      claudeStream,
-	complete:    8,
+	complete:    7, // all but message_stop
 	failing:     claudeEvent(overloaded),
 	failingText: "provider broken (status 200): error instead of an answer, code overloaded_error",
 	refusal:     overloaded,
@@ -261,6 +261,27 @@ func TestAnthropicStreams(t *testing.T) {
 		{"input counted at the end alone", claudeEvent(`{"type":"message_start","message":{"usage":{"input_tokens":0,"output_tokens":0}}}`) + text +
 			said(`"end_turn"`, `{"input_tokens":9,"output_tokens":5}`) + stop, answered("stop", known), ""},
 		{"counts grow", start + text + said(`null`, `{"output_tokens":3}`) + said(`"end_turn"`, `{"output_tokens":5}`) + stop, answered("stop", known), ""},
+		{"a reason of another kind", start + text + said(`7`, `{"output_tokens":5}`) + stop, unknown("7", known), ""},
+		{"billed, then cut", start + text + delta, answered("stop", known), ""},
+		{"billed, then broken", start + text + delta + "data: {{{\n\n", answered("stop", known), Broken}, // which takes nothing from the answer
+		{"OpenAI's end", start + text + delta + doneEvent, answered("stop", known), ""},
+		{"events that say nothing", start + ": comment\n\nevent: ping\ndata: {}\n\ndata: {\"type\":null}\n\ndata: null\n\ndata: []\n\ndata: 7\n\ndata: ping\n\ndata:\n\n" + text + delta + stop, answered("stop", known), ""},
+		{"unknown blocks", start + claudeEvent(`{"type":"content_block_start","content_block":{"type":"redacted_thinking","data":"PROMPT"}}`) +
+			claudeEvent(`{"type":"content_block_start","content_block":{"type":"new_block","text":"PROMPT"}}`) +
+			claudeEvent(`{"type":"content_block_delta","delta":{"type":"citations_delta","citation":{"text":"PROMPT"}}}`) + text + delta + stop, answered("stop", known), ""},
+		{"members of other kinds", start + claudeEvent(`{"type":"content_block_delta","index":"0","delta":{"type":"text_delta","text":["AN",{"type":"text","text":"SW"}]}}`) +
+			claudeEvent(`{"type":"content_block_delta","content_block":7,"message":[],"usage":"PROMPT","delta":{"text":"ER"}}`) +
+			`data: {"type":"content_block_delta","delta":null}` + "\n\n" + delta + stop, answered("stop", known), ""},
+		{"no types", strings.NewReplacer(`"type":"message_start",`, "", `"type":"content_block_delta",`, "", `"type":"message_delta",`, "").Replace(text+said(`"end_turn"`, `{"input_tokens":9,"output_tokens":5}`)) + stop,
+			answered("stop", known), ""},
+		{"all in one event", "data: " + claudeWhole + "\n\n" + stop, answered("stop", known), ""},
+		{"a reason in capitals", start + text + said(`"MAX_TOKENS"`, `{"output_tokens":5}`) + stop, answered("length", known), ""},
+		{"usage in the delta", start + text + claudeEvent(`{"type":"message_delta","delta":{"stop_reason":"end_turn","usage":{"output_tokens":5}}}`) + stop, answered("stop", known), ""},
+		{"usage at the end", start + text + claudeEvent(`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`) + claudeEvent(`{"type":"message_stop","usage":{"output_tokens":5}}`), answered("stop", known), ""},
+		{"usage of an unknown event", start + text + claudeEvent(`{"type":"new_thing","usage":{"output_tokens":5}}`) + claudeEvent(`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`) + stop, answered("stop", known), ""},
+		{"cache writes by their parts", start + text + said(`"end_turn"`, `{"cache_creation":{"ephemeral_5m_input_tokens":20,"ephemeral_1h_input_tokens":10},"output_tokens":5,"output_tokens_details":[]}`) + stop,
+			answered("stop", &price.Usage{Input: 39, CacheWrite: 30, Output: 5}), ""},
+		{"an empty error", start + text + `data: {"type":"message_delta","error":{},"delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}` + "\n\n" + stop, answered("stop", known), ""},
 		{"unknown events", start + claudeEvent(`{"type":"new_thing","delta":{"type":"x","text":"no"}}`) + text + delta + stop, answered("stop", known), ""},
 		{"text in the block's start", start + claudeEvent(`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"ANSWER"}}`) + delta + stop,
 			answered("stop", known), ""},
@@ -283,13 +304,12 @@ func TestAnthropicStreams(t *testing.T) {
 		{"cut in the text", start + text, Part{Content: testAnswer, AtLeast: begun}, Broken},
 		{"an error in the text", start + text + claudeEvent(overloaded), Part{Content: testAnswer, AtLeast: begun}, Broken},
 		{"a reason that is a failure", start + text + said(`"error"`, `{"output_tokens":5}`) + stop, answered("", known), Broken},
-		{"a reason of another kind", start + text + said(`7`, `{"output_tokens":5}`) + stop, answered("", known), Broken},
 		{"only the end", stop, Part{}, Broken},
-		{"billed, then broken", start + text + delta, answered("stop", known), Broken},
 		{"billed, then an error", start + text + delta + claudeEvent(overloaded), answered("stop", known), Broken},
-		{"no type", start + text + "data: {}\n\n" + delta + stop, Part{Content: testAnswer, AtLeast: begun}, Broken},
-		{"OpenAI's end", start + text + delta + doneEvent, answered("stop", known), Broken},
-		{"text of another kind", start + claudeEvent(`{"type":"content_block_delta","delta":{"type":"text_delta","text":7}}`), Part{AtLeast: begun}, Broken},
+		{"an event of an error", start + text + "event: error\ndata: {\"code\":\"busy\"}\n\n", Part{Content: testAnswer, AtLeast: begun}, Broken},
+		{"an error without a type", start + text + `data: {"error":{"type":"overloaded_error","message":"PROMPT"}}` + "\n\n", Part{Content: testAnswer, AtLeast: begun}, Broken},
+		{"an error with usage", start + text + `data: {"type":"error","error":{"type":"overloaded_error"},"usage":{"output_tokens":5}}` + "\n\n", answered("", known), Broken},
+		{"an end without a reason", start + text + `data: {"type":"message_stop","usage":{"output_tokens":5}}` + "\n\n", answered("", known), Broken},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := anthropicDialect
@@ -328,9 +348,14 @@ func TestAnthropicWhole(t *testing.T) {
 		{"more thinking than output", body(`[]`, `"end_turn"`, `{"input_tokens":9,"output_tokens":5,"output_tokens_details":{"thinking_tokens":6}}`),
 			Part{FinishReason: "stop"}, nil},
 		{"no stop reason", body(`[]`, `null`, claudeUsageJSON), Part{Usage: known}, errUnfinished},
-		{"a stop reason of another kind", body(`[{"type":"text","text":"ANSWER"}]`, `7`, claudeUsageJSON), answered("", known), errMalformed},
+		{"a stop reason of another kind", body(`[{"type":"text","text":"ANSWER"}]`, `7`, claudeUsageJSON), unknown("7", known), nil},
+		{"no stop reason, but text", body(`[{"type":"text","text":"ANSWER"}]`, `null`, claudeUsageJSON), unknown("none", known), nil},
+		{"a text for content", body(`"ANSWER"`, `"end_turn"`, claudeUsageJSON), answered("stop", known), nil},
+		{"no type", `{"content":[{"text":"ANSWER"}],"stop_reason":"end_turn","usage":` + claudeUsageJSON + `}`, answered("stop", known), nil},
+		{"unknown blocks", body(`[7,null,{"type":"new","text":"no"},{"type":"text","text":"ANSWER"},{"type":"text","text":{}}]`, `"end_turn"`, claudeUsageJSON), answered("stop", known), nil},
+		{"an error beside an answer", strings.Replace(claudeWhole, `"type":"message",`, `"type":"message","error":{"type":"overloaded_error"},`, 1), answered("", known), saidFailure{"overloaded_error"}},
 		{"a stop reason that is a failure", body(`[{"type":"text","text":"ANSWER"}]`, `"error"`, claudeUsageJSON), answered("", known), saidFailure{"error"}},
-		{"content of another kind", body(`[{"type":"text","text":["PROMPT"]}]`, `"end_turn"`, claudeUsageJSON), Part{Usage: known}, errMalformed},
+		{"content of another kind", body(`[{"type":"text","text":["ANSWER"]}]`, `"end_turn"`, claudeUsageJSON), answered("stop", known), nil},
 		{"usage of another kind", body(`[{"type":"text","text":"ANSWER"}]`, `"end_turn"`, `{"input_tokens":9,"output_tokens":"5"}`), answered("stop", nil), nil},
 		{"two near 2^63", body(`[]`, `"end_turn"`, `{"input_tokens":9223372036854775807,"cache_read_input_tokens":9223372036854775807,"output_tokens":5}`), Part{FinishReason: "stop"}, nil},
 		{"no message", `{"type":"completion"}`, Part{}, errMalformed},
