@@ -8,9 +8,11 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/document"
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
@@ -31,7 +33,7 @@ type BedrockConfig struct {
 // Bedrock calls Amazon Bedrock's Converse and ConverseStream. It is safe for
 // concurrent use.
 //
-// The AWS SDK finds the endpoint, signs and decodes. It is told everything: no
+// The AWS SDK finds the endpoint, signs, and decodes errors. It is told everything: no
 // retries, and nothing from the environment or the shared configuration files but
 // region and credentials, so that neither AWS_ENDPOINT_URL nor
 // AWS_BEARER_TOKEN_BEDROCK redirects a call or lets somebody else pay.
@@ -86,48 +88,72 @@ func (b *Bedrock) Call(ctx context.Context, req Request) (Answer, error) {
 	wire := &bedrockWire{client: &b.client, cancel: cancel, stream: req.Stream, billsErrors: b.billsErrors}
 	overWire := func(o *bedrockruntime.Options) { o.HTTPClient = wire }
 	if req.Stream {
-		out, err := b.runtime.ConverseStream(callCtx, &bedrockruntime.ConverseStreamInput{
+		var out *bedrockruntime.ConverseStreamOutput
+		out, err = b.runtime.ConverseStream(callCtx, &bedrockruntime.ConverseStreamInput{
 			ModelId: in.ModelId, InferenceConfig: in.InferenceConfig, System: in.System, Messages: in.Messages,
 			AdditionalModelRequestFields: in.AdditionalModelRequestFields,
 		}, overWire)
-		if err != nil {
-			cancel()
-			return nil, wire.failure(ctx, err)
+		if err == nil {
+			_ = out.GetStream().Close() // nothing is in it
 		}
-		s := out.GetStream()
-		return &stream{
-			ctx: ctx, callCtx: callCtx, cancel: cancel, body: s, begun: &wire.begun, status: http.StatusOK,
-			events: &converseEvents{ctx: callCtx, stream: s},
-			rest:   func() { drain(s, cancel) },
-		}, nil
+	} else {
+		_, err = b.runtime.Converse(callCtx, in, overWire)
 	}
-	defer cancel()
-	out, err := b.runtime.Converse(callCtx, in, overWire)
 	if err != nil {
-		failure := wire.failure(ctx, err)
-		if usage := tokenUsageIn(wire.text); usage != nil {
-			return &whole{Part{Usage: usage}, failure}, nil
-		}
-		return nil, failure
+		cancel()
+		return nil, wire.failure(ctx, err)
 	}
-	part, err := parseConverse(out)
-	return inOnePiece(ctx, http.StatusOK, wire.begun.Load(), part, err)
+	answer, err := wire.open(ctx, callCtx)
+	if err != nil {
+		cancel()
+		wire.answer.Body.Close()
+		return nil, err
+	}
+	return answer, nil
 }
 
-// bedrockWire is the SDK's HTTP client for one call. It sends at most one request,
-// knows whether it did, and reads what the SDK must not read without bounds.
+// open chooses the reader of an answer by how it begins, whatever it is called.
+func (w *bedrockWire) open(ctx, callCtx context.Context) (Answer, error) {
+	frames := newEventReader(w.answer.Body, maxEvent, maxStream)
+	first, err := frames.first()
+	switch {
+	case err != nil:
+	case first == '{':
+		text, wrong := readWhole(frames.r, w.cancel)
+		if wrong != nil {
+			err = wrong
+			break
+		}
+		part, err := parseConverse(text)
+		w.cancel()
+		w.answer.Body.Close()
+		return inOnePiece(ctx, w.status, w.begun.Load(), part, err)
+	case first == 0, mediaType(w.answer) == "application/vnd.amazon.eventstream": // a frame begins with its length
+		return &stream{
+			ctx: ctx, callCtx: callCtx, cancel: w.cancel, body: w.answer.Body, begun: &w.begun, status: w.status,
+			events: &converseEvents{frames: frames, decoder: eventstream.NewDecoder()},
+			rest:   func() { readBriefly(frames.r, w.cancel) },
+		}, nil
+	default:
+		err = errNoAnswer
+	}
+	return nil, failed(ctx, w.status, w.begun.Load(), err)
+}
+
+// bedrockWire is the SDK's HTTP client for one call. It sends at most one request, knows
+// whether it did, and keeps the answer, of which the SDK gets to read errors alone: an
+// answer it would read without bounds, and refuse for any member of another kind.
 type bedrockWire struct {
 	client *http.Client
 	cancel context.CancelFunc
 	stream bool // a stream is asked for
 	called bool
 	sent   atomic.Bool
-	status int         // 0: no answer
-	begun  atomic.Bool // some of the answer's body has arrived
-	text   []byte      // of an answer in one piece
+	status int            // 0: no answer
+	begun  atomic.Bool    // some of the answer's body has arrived
+	answer *http.Response // if it is one
 
-	refusal []byte // the body of an error status
-
+	refusal     []byte // the body of an error status
 	billsErrors bool
 }
 
@@ -150,28 +176,22 @@ func (w *bedrockWire) Do(r *http.Request) (*http.Response, error) {
 	}
 	w.status = resp.StatusCode
 	resp.Body = &arrival{resp.Body, &w.begun}
-	switch contentType := mediaType(resp); {
+	switch {
 	case resp.StatusCode >= 300:
 		w.refusal = readBriefly(resp.Body, w.cancel)
 		resp.Body.Close()
 		resp.Body = io.NopCloser(bytes.NewReader(w.refusal))
-	case resp.StatusCode != http.StatusOK:
-		err = errStatus
-	case w.stream && contentType == "application/vnd.amazon.eventstream":
-		resp.Body = &boundedBody{resp.Body, maxStream}
-	case !w.stream && contentType == "application/json":
-		if w.text, err = readWhole(resp.Body, w.cancel); err == nil {
-			resp.Body.Close()
-			resp.Body = io.NopCloser(bytes.NewReader(w.text))
-		}
-	default:
-		err = errContentType
-	}
-	if err != nil {
+		return resp, nil
+	case resp.StatusCode < 200:
 		resp.Body.Close()
-		return nil, err
+		return nil, errStatus
 	}
-	return resp, nil
+	w.answer = resp
+	nothing := "{}"
+	if w.stream {
+		nothing = ""
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(nothing)), Request: r}, nil
 }
 
 // failure is the *Error of a call without an answer.
@@ -182,7 +202,7 @@ func (w *bedrockWire) failure(ctx context.Context, err error) *Error {
 	case w.status >= 300:
 		return refused(w.status, exceptionCode(err), w.billsErrors).blame(w.refusal)
 	}
-	return failed(ctx, w.status, w.begun.Load(), decoding(err))
+	return failed(ctx, w.status, w.begun.Load(), err)
 }
 
 // safeUnsent is err without what the SDK says around it, which may be long and
@@ -198,16 +218,6 @@ func safeUnsent(ctx context.Context, err error) error {
 	return err
 }
 
-// decoding replaces the SDK's errors of decoding, which quote what they met.
-func decoding(err error) error {
-	var wire wireError
-	var malformed *smithy.DeserializationError
-	if errors.As(err, &malformed) && !errors.As(err, &wire) {
-		return errMalformed
-	}
-	return err
-}
-
 // exceptionCode is the name of an AWS exception, "" if it has none.
 func exceptionCode(err error) string {
 	var api smithy.APIError
@@ -215,20 +225,6 @@ func exceptionCode(err error) string {
 		return api.ErrorCode()
 	}
 	return ""
-}
-
-// boundedBody fails once more than left bytes have been read.
-type boundedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *boundedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0, errTooLarge
-	}
-	return n, err
 }
 
 // newConverse is the input of Converse, complete: what is not here is never sent.

@@ -1,80 +1,97 @@
 package provider
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
-	"time"
+	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
-	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
+	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
-// parseConverse reads a buffered answer. Reasoning is not part of the answer; where it is
-// redacted, there is nothing to tell of it. Text and usage count whatever else is wrong.
-func parseConverse(out *bedrockruntime.ConverseOutput) (p Part, err error) {
-	message, ok := out.Output.(*types.ConverseOutputMemberMessage)
-	if ok {
-		for _, block := range message.Value.Content {
-			switch b := block.(type) {
-			case *types.ContentBlockMemberText:
-				p.Content += b.Value
-			case *types.ContentBlockMemberReasoningContent:
-				if r, ok := b.Value.(*types.ReasoningContentBlockMemberReasoningText); ok {
-					p.Reasoning += aws.ToString(r.Value.Text)
-				}
-			}
+// converseBlock is a piece of content, or of a stream's. Reasoning is not part of the
+// answer; where it is redacted, there is nothing to tell of it. Members may be of any
+// kind, as in claudeBlock.
+type converseBlock struct {
+	Text      any `json:"text"`
+	Reasoning struct {
+		Text          any `json:"text"` // of a stream
+		ReasoningText struct {
+			Text any `json:"text"`
+		} `json:"reasoningText"`
+	} `json:"reasoningContent"`
+}
+
+func (b *converseBlock) tell(p *Part) {
+	tell(b.Text, &p.Content, p)
+	tell(b.Reasoning.Text, &p.Reasoning, p)
+	tell(b.Reasoning.ReasoningText.Text, &p.Reasoning, p)
+}
+
+// parseConverse reads a buffered answer. Text and usage count whatever else is wrong.
+func parseConverse(body []byte) (p Part, err error) {
+	var m struct {
+		Output struct {
+			Message *struct {
+				Content []converseBlock `json:"content"`
+			} `json:"message"`
+		} `json:"output"`
+		StopReason any            `json:"stopReason"`
+		Usage      *converseUsage `json:"usage"`
+	}
+	if err := json.Unmarshal(body, &m); err != nil && !isOtherKind(err) {
+		return Part{}, errMalformed
+	}
+	if m.Output.Message != nil {
+		for _, b := range m.Output.Message.Content {
+			b.tell(&p)
 		}
 	}
-	p.Usage = parseTokenUsage(out.Usage, p.Content != "")
-	if !ok {
+	p.Usage = m.Usage.parse(p.says())
+	if m.Output.Message == nil {
 		return p, errMalformed
 	}
-	if err = p.finish(string(out.StopReason)); err == nil && p.FinishReason == "" {
+	switch err = p.finish(m.StopReason); {
+	case err != nil || p.FinishReason != "":
+	case p.says(): // whose end is that of its JSON
+		p.FinishReason, p.UnknownReason = stopped, "none"
+	default:
 		err = errUnfinished
 	}
 	return p, err
 }
 
-// parseTokenUsage gives Bedrock's usage, or nil if there is none that can be true of
-// an answer with or without text. inputTokens are those beside what was read from
-// and written to a cache; reasoning is within outputTokens.
-func parseTokenUsage(u *types.TokenUsage, text bool) *price.Usage {
+// converseUsage is usage as Bedrock counts it: input beside what was read from and written
+// to a cache, reasoning within output.
+type converseUsage struct {
+	Input      count `json:"inputTokens"`
+	Output     count `json:"outputTokens"`
+	CacheRead  count `json:"cacheReadInputTokens"`
+	CacheWrite count `json:"cacheWriteInputTokens"`
+}
+
+// parse gives the usage of an answer with or without text, or nil if there is none that
+// can be true.
+func (u *converseUsage) parse(text bool) *price.Usage {
 	if u == nil {
 		return nil
 	}
-	input, read, write := aws.ToInt32(u.InputTokens), aws.ToInt32(u.CacheReadInputTokens), aws.ToInt32(u.CacheWriteInputTokens)
-	if input < 0 {
-		return nil
-	}
-	return plausible(price.Usage{
-		Input:       int64(input) + int64(read) + int64(write),
-		CachedInput: int64(read),
-		CacheWrite:  int64(write),
-		Output:      int64(aws.ToInt32(u.OutputTokens)),
-	}, text)
-}
-
-// tokenUsageIn finds the usage in an answer that the SDK cannot read, or nil.
-func tokenUsageIn(answer []byte) *price.Usage {
-	var members struct{ Usage json.RawMessage }
-	var u types.TokenUsage
-	if json.Unmarshal(answer, &members) != nil || json.Unmarshal(members.Usage, &u) != nil {
-		return nil
-	}
-	return parseTokenUsage(&u, false)
+	claude := claudeUsage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite}
+	return claude.parse(text)
 }
 
 // converseEvents are the events of a stream: messageStart, content blocks,
 // messageStop with the stop reason, metadata with the usage. It has no mark of its
 // end: both of the last two make it.
+//
+// They are decoded here and not by the SDK, which takes a single member of another kind
+// for the end of the answer.
 type converseEvents struct {
-	ctx      context.Context // the request's
-	stream   *bedrockruntime.ConverseStreamEventStream
+	frames   *eventReader // of whose bytes alone use is made
+	decoder  *eventstream.Decoder
+	payload  []byte
 	text     bool // some content was seen
 	stopped  bool
 	reported bool // a usage that can be true was seen
@@ -83,60 +100,73 @@ type converseEvents struct {
 func (c *converseEvents) complete() bool { return true }
 
 func (c *converseEvents) next() (p Part, end bool, err error) {
-	select {
-	case e, open := <-c.stream.Events():
-		if open {
-			return c.read(e)
+	m, err := c.decoder.Decode(c.frames.r, c.payload[:0])
+	if err != nil {
+		if c.frames.limited.N <= 0 {
+			err = errTooLarge
 		}
-	case <-c.ctx.Done():
-		return Part{}, false, c.ctx.Err()
+		return Part{}, false, decodingStream(err)
 	}
-	err = c.stream.Err()
-	switch code := exceptionCode(err); {
-	case err == nil:
-		return Part{}, false, io.EOF
-	case code != "":
-		return Part{}, false, saidFailure{code}
+	c.payload = m.Payload
+	header := func(name string) string {
+		if v := m.Headers.Get(name); v != nil {
+			return v.String()
+		}
+		return ""
 	}
-	return Part{}, false, decodingStream(err)
+	switch header(":message-type") {
+	case "exception":
+		return Part{}, false, saidFailure{exceptionName(header(":exception-type"))}
+	case "error":
+		return Part{}, false, saidFailure{exceptionName(header(":error-code"))}
+	}
+	return c.read(header(":event-type"), m.Payload)
+}
+
+// exceptionName is the name of an exception as AWS's documentation writes it, "" if it is
+// no plain word.
+func exceptionName(s string) string {
+	if !isCode(s) {
+		return ""
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
 }
 
 // decodingStream keeps of the failures of a stream's decoder those of the connection:
 // the others quote what they met.
 func decodingStream(err error) error {
-	if errors.Is(safe(err), errConnection) {
+	if err == io.EOF {
+		return err
+	}
+	if safe(err) == errConnection {
 		return errMalformed
 	}
 	return err
 }
 
 // read takes in one event. Those that are not known are passed over.
-func (c *converseEvents) read(e types.ConverseStreamOutput) (p Part, end bool, err error) {
-	switch e := e.(type) {
-	case *types.ConverseStreamOutputMemberContentBlockDelta:
-		switch d := e.Value.Delta.(type) {
-		case *types.ContentBlockDeltaMemberText:
-			p.Content = d.Value
-		case *types.ContentBlockDeltaMemberReasoningContent:
-			if r, ok := d.Value.(*types.ReasoningContentBlockDeltaMemberText); ok {
-				p.Reasoning = r.Value
-			}
+func (c *converseEvents) read(event string, payload []byte) (p Part, end bool, err error) {
+	var e struct {
+		Delta      converseBlock  `json:"delta"`
+		Start      converseBlock  `json:"start"`
+		StopReason any            `json:"stopReason"`
+		Usage      *converseUsage `json:"usage"`
+	}
+	if len(bytes.TrimSpace(payload)) > 0 {
+		if err := json.Unmarshal(payload, &e); err != nil && !isOtherKind(err) {
+			return Part{}, false, errMalformed
 		}
-	case *types.ConverseStreamOutputMemberMessageStop:
-		err = p.finish(string(e.Value.StopReason))
+	}
+	switch event {
+	case "contentBlockStart", "contentBlockDelta":
+		e.Start.tell(&p)
+		e.Delta.tell(&p)
+	case "messageStop":
+		err = p.finish(e.StopReason)
 		c.stopped = c.stopped || p.FinishReason != ""
-	case *types.ConverseStreamOutputMemberMetadata:
-		p.Usage = parseTokenUsage(e.Value.Usage, c.text)
-		c.reported = c.reported || p.Usage != nil
 	}
-	c.text = c.text || p.Content != ""
+	c.text = c.text || p.says()
+	p.Usage = e.Usage.parse(c.text)
+	c.reported = c.reported || p.Usage != nil
 	return p, c.stopped && c.reported, err
-}
-
-// drain takes what follows the end of a stream, briefly.
-func drain(s *bedrockruntime.ConverseStreamEventStream, cancel context.CancelFunc) {
-	timer := time.AfterFunc(briefly, cancel)
-	defer timer.Stop()
-	for range s.Events() {
-	}
 }

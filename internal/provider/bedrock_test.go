@@ -299,11 +299,19 @@ func TestBedrockStreams(t *testing.T) {
 		{"throttled", start + text + exception("throttlingException"), Part{Content: testAnswer}, "error instead of an answer, code ThrottlingException"},
 		{"model failed", start + text + exception("modelStreamErrorException"), Part{Content: testAnswer}, "error instead of an answer, code ModelStreamErrorException"},
 		{"invalid", exception("validationException"), Part{}, "error instead of an answer, code ValidationException"},
-		{"unknown exception", start + text + exception("newException"), Part{Content: testAnswer}, "error instead of an answer, code newException"},
+		{"unknown exception", start + text + exception("newException"), Part{Content: testAnswer}, "error instead of an answer, code NewException"},
 		{"unmodelled error", start + text + broken.String(), Part{Content: testAnswer}, "error instead of an answer, code Internal"},
 		{"bad checksum", start + text + stop[:len(stop)-1] + "\x00" + metadata, Part{Content: testAnswer}, "malformed answer"},
 		{"bad JSON", start + text + frame("event", "metadata", "{PROMPT") + stop + metadata, Part{Content: testAnswer}, "malformed answer"},
-		{"text of another kind", start + frame("event", "contentBlockDelta", `{"delta":{"text":["PROMPT"]}}`), Part{}, "malformed answer"},
+		{"bad checksum after all", start + text + stop + metadata[:len(metadata)-1] + "\x00", answered("stop", nil), "malformed answer"}, // which takes nothing from the text
+		{"usage, then a bad checksum", start + text + metadata + stop[:len(stop)-1] + "\x00", Part{Content: testAnswer, Usage: known}, "malformed answer"},
+		{"members of other kinds", frame("event", "messageStart", `[]`) + frame("event", "contentBlockDelta", `{"contentBlockIndex":"0","delta":{"text":["AN",{"text":"SW"}],"reasoningContent":7}}`) +
+			frame("event", "contentBlockDelta", `{"delta":null}`) + frame("event", "contentBlockDelta", "") + frame("event", "contentBlockDelta", `{"delta":{"text":"ER"},"usage":[]}`) + stop + metadata, answered("stop", known), ""},
+		{"unknown blocks", start + frame("event", "contentBlockStart", `{"start":{"toolUse":{"name":"PROMPT"}}}`) + frame("event", "contentBlockDelta", `{"delta":{"toolUse":{"input":"PROMPT"}}}`) +
+			frame("event", "contentBlockDelta", `{"delta":{"reasoningContent":{"redactedContent":"?"}}}`) + text + stop + metadata, answered("stop", known), ""},
+		{"a reason in capitals", start + text + stopped(`"MAX_TOKENS"`) + metadata, answered("length", known), ""},
+		{"a reason of another kind", start + text + stopped(`7`) + metadata, unknown("7", known), ""},
+		{"usage of the stop", start + text + frame("event", "messageStop", `{"stopReason":"end_turn","usage":{"inputTokens":9,"outputTokens":5.0}}`), answered("stop", known), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := bedrockDialect
@@ -379,12 +387,14 @@ func TestBedrockWhole(t *testing.T) {
 		{"a stop reason that is a failure", body(`[{"text":"ANSWER"}]`, `"malformed_model_output"`, usage),
 			answered("", &price.Usage{Input: 9, Output: 5}), "error instead of an answer, code malformed_model_output"},
 		{"no output", `{"stopReason":"end_turn","usage":` + usage + `}`, Part{Usage: &price.Usage{Input: 9, Output: 5}}, "malformed answer"},
-		{"text of another kind", body(`[{"text":["PROMPT"]}]`, `"end_turn"`, usage), Part{Usage: &price.Usage{Input: 9, Output: 5}}, "malformed answer"},
-		{"all of another kind", body(`[{"text":["PROMPT"]}]`, `7`, `[7]`), Part{}, "malformed answer"},
+		{"text of another kind", body(`[{"text":["ANSWER"]},7,{"toolUse":{"name":"PROMPT"}}]`, `"end_turn"`, usage), answered("stop", &price.Usage{Input: 9, Output: 5}), ""},
+		{"all of another kind", body(`[{"text":["ANSWER"]}]`, `7`, `[7]`), unknown("7", nil), ""},
+		{"no stop reason, but text", body(`[{"text":"ANSWER"}]`, `null`, usage), unknown("none", &price.Usage{Input: 9, Output: 5}), ""},
 		{"usage that no model can have", body(`[{"text":"ANSWER"}]`, `"end_turn"`, `{"inputTokens":9,"outputTokens":2147483647,"totalTokens":2147483647}`),
 			answered("stop", &price.Usage{Input: 9, Output: 1<<31 - 1}), ""}, // for who knows the model's context to refuse
 		{"usage beyond 32 bits", body(`[{"text":"ANSWER"}]`, `"end_turn"`, `{"inputTokens":4294967305,"outputTokens":5,"totalTokens":14}`),
-			Part{}, "malformed answer"},
+			answered("stop", &price.Usage{Input: 4294967305, Output: 5}), ""},
+		{"usage that is negative", body(`[{"text":"ANSWER"}]`, `"end_turn"`, `{"inputTokens":-9,"outputTokens":5}`), answered("stop", nil), ""},
 		{"cut", converseWhole[:len(converseWhole)-1], Part{}, "malformed answer"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

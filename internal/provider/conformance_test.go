@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -391,6 +392,58 @@ func TestDeadlines(t *testing.T) {
 			}
 		})
 	})
+}
+
+// An answer is judged by how it begins, not by its label, nor by which 2xx it is.
+func TestLabelsDoNotMatter(t *testing.T) {
+	conform(t, func(t *testing.T, d dialect, stream bool) {
+		for _, asked := range []bool{stream, !stream} { // some give the other form
+			for _, label := range []string{"application/json", "text/event-stream", "text/html", "application/octet-stream", ""} {
+				for _, status := range []int{200, 201, 206} {
+					url, _ := d.serve(t, labelled(status, label, d.all(stream)))
+					got, err := call(t.Context(), t, d.make(t, url, nil), request(asked))
+					if diff := cmp.Diff(usualAnswer, got); err != io.EOF || diff != "" {
+						t.Errorf("%d %s, asked for a stream %t: %v %s", status, label, asked, err, diff)
+					}
+				}
+			}
+			url, _ := d.serve(t, labelled(200, d.wholeType, "<html>PROMPT</html>"))
+			_, err := call(t.Context(), t, d.make(t, url, nil), request(asked))
+			wantFailure(t, err, Broken, 200)
+		}
+	})
+}
+
+// Once the finish reason and the usage are here the answer is over, whatever the
+// connection does; a finish reason alone is given two seconds for its usage.
+func TestEndedAnswersAreNotWaitedFor(t *testing.T) {
+	for _, d := range dialects {
+		alone := d.events[:d.complete-1]
+		if d.name == "anthropic" {
+			alone = append(slices.Clone(d.events[1:d.complete-1]), claudeEvent(`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`))
+		}
+		for name, tt := range map[string]struct {
+			events         []string
+			want           Part
+			least, longest time.Duration
+		}{
+			"finish and usage": {d.events[:d.complete], usualAnswer, 0, usageWait},
+			"a finish alone":   {alone, answered("stop", nil), usageWait, usageWait + 5*time.Second},
+		} {
+			t.Run(d.name+" "+name, func(t *testing.T) {
+				t.Parallel()
+				url, _ := d.serve(t, hang(d.answer(true, strings.Join(tt.events, ""))))
+				begun := time.Now()
+				got, err := call(t.Context(), t, d.make(t, url, nil), request(true))
+				if diff := cmp.Diff(tt.want, got); err != io.EOF || diff != "" {
+					t.Errorf("%v %s", err, diff)
+				}
+				if took := time.Since(begun); took < tt.least || took > tt.longest {
+					t.Errorf("it took %s", took)
+				}
+			})
+		}
+	}
 }
 
 // Nor does an answer that has failed, whose usage might follow.

@@ -271,14 +271,13 @@ type wireError string
 func (e wireError) Error() string { return string(e) }
 
 const (
-	errStatus      = wireError("unexpected status")
-	errContentType = wireError("unexpected content type")
-	errNoAnswer    = wireError("neither JSON nor server-sent events")
-	errIdle        = wireError("too many events that say nothing")
-	errMalformed   = wireError("malformed answer")
-	errTooLarge    = wireError("answer too large")
-	errUnfinished  = wireError("answer ended early")
-	errConnection  = wireError("connection failed")
+	errStatus     = wireError("unexpected status")
+	errNoAnswer   = wireError("neither JSON nor server-sent events")
+	errIdle       = wireError("too many events that say nothing")
+	errMalformed  = wireError("malformed answer")
+	errTooLarge   = wireError("answer too large")
+	errUnfinished = wireError("answer ended early")
+	errConnection = wireError("connection failed")
 )
 
 // saidFailure is the failure of an answer in which the provider says that it failed,
