@@ -132,6 +132,8 @@ type User struct {
 	Subject string   // satisfies ValidSubject
 	Plans   []string // the strings of the plan claim, be it one or a list
 	Email   string   // "" unless the issuer verified the address
+	// EmailUnsaid: there is an address, and nothing is said of whether it is verified.
+	EmailUnsaid bool
 }
 
 // Verify checks a token and says whose it is. The error is a *RefusedError, which is one

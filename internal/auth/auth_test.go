@@ -257,11 +257,12 @@ func TestVerifyUser(t *testing.T) {
 		{"another claim called plan", map[string]any{"plan": "pro"}, user},
 		{"verified e-mail", map[string]any{"email": "a@b.c", "email_verified": true}, auth.User{Subject: "user-1", Email: "a@b.c"}},
 		{"verified as Cognito says it", map[string]any{"email": "a@b.c", "email_verified": "true"}, auth.User{Subject: "user-1", Email: "a@b.c"}},
-		{"e-mail, nothing said", map[string]any{"email": "a@b.c"}, user},
+		{"e-mail, nothing said", map[string]any{"email": "a@b.c"}, auth.User{Subject: "user-1", EmailUnsaid: true}},
+		{"e-mail, null said", map[string]any{"email": "a@b.c", "email_verified": json.RawMessage("null")}, auth.User{Subject: "user-1", EmailUnsaid: true}},
 		{"e-mail not verified", map[string]any{"email": "a@b.c", "email_verified": false}, user},
 		{"verified is a number", map[string]any{"email": "a@b.c", "email_verified": 1}, user},
 		{"verified in another case", map[string]any{"email": "a@b.c", "email_verified": "True"}, user},
-		{"Verified in another case", map[string]any{"email": "a@b.c", "Email_verified": true}, user},
+		{"Verified in another case", map[string]any{"email": "a@b.c", "Email_verified": true}, auth.User{Subject: "user-1", EmailUnsaid: true}},
 		{"e-mail of another type", map[string]any{"email": 7, "email_verified": true}, user},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -71,7 +71,9 @@ func (c *claims) user(cfg Config) (User, error) {
 	if err != nil {
 		return User{}, refuse(Malformed)
 	}
-	return User{Subject: c.Subject, Plans: plans, Email: c.verifiedEmail(cfg.AssumeEmailVerified)}, nil
+	user := User{Subject: c.Subject, Plans: plans}
+	user.Email, user.EmailUnsaid = c.email(cfg.AssumeEmailVerified)
+	return user, nil
 }
 
 func (c *claims) meantFor(audience string) bool {
@@ -83,17 +85,20 @@ func (c *claims) meantFor(audience string) bool {
 	return use == "access" && client == audience
 }
 
-// verifiedEmail is the user's address if the issuer vouches for it, or if it says nothing
-// of that and assume is true. Some issuers write the flag as a string.
-func (c *claims) verifiedEmail(assume bool) string {
+// email is the user's address if the issuer vouches for it, or if it says nothing of that
+// and assume is true; unsaid: if that were true, there would be one. Some issuers write
+// the flag as a string.
+func (c *claims) email(assume bool) (verified string, unsaid bool) {
+	email, _ := c.all.text("email")
 	switch flag := string(c.all["email_verified"]); {
 	case flag == `true`, flag == `"true"`:
-	case assume && (flag == "" || flag == "null"):
-	default:
-		return ""
+		return email, false
+	case flag != "" && flag != "null":
+		return "", false
+	case assume:
+		return email, false
 	}
-	email, _ := c.all.text("email")
-	return email
+	return "", email != ""
 }
 
 // ValidSubject says whether sub can name a user: 1 to 128 characters of

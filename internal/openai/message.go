@@ -49,7 +49,7 @@ func readMessage(f field) (m Message, err *Error) {
 	if err != nil {
 		return m, err
 	}
-	var content *field
+	var content field
 	var refusal string
 	for _, member := range members {
 		part := field{join(f.path, member.Name), member.Value}
@@ -57,7 +57,7 @@ func readMessage(f field) (m Message, err *Error) {
 		case "role":
 			m.Role, err = readRole(part)
 		case "content":
-			content = &part
+			content = part
 		case "refusal":
 			if !part.isNothing() {
 				err = part.string(&refusal)
@@ -83,8 +83,8 @@ func readMessage(f field) (m Message, err *Error) {
 	switch {
 	case m.Role == "":
 		return m, Errorf(InvalidValue, join(f.path, "role"), "%s is missing.", join(f.path, "role"))
-	case content != nil:
-		m.Content, err = readContent(*content, said)
+	case content.raw != nil:
+		m.Content, err = readContent(content, said)
 	case !said:
 		err = Errorf(InvalidValue, join(f.path, "content"), "%s is missing.", join(f.path, "content"))
 	}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Member is a member of an object, its value not decoded yet.
@@ -27,6 +28,9 @@ type DuplicateError struct{ Name string }
 
 func (e *DuplicateError) Error() string { return fmt.Sprintf("the name %q stands twice", e.Name) }
 
+// few members are looked through, which costs less than a map of them.
+const few = 16
+
 // Object splits an object into its members, in the order in which they stand.
 // Nested objects are not looked at. raw must hold nothing else.
 func Object(raw []byte) ([]Member, error) {
@@ -34,18 +38,26 @@ func Object(raw []byte) ([]Member, error) {
 	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
 		return nil, ErrNotObject
 	}
-	var members []Member
-	names := map[string]bool{}
+	members := make([]Member, 0, few/4)
+	var names map[string]bool // of many members; few are compared with each other
 	for dec.More() {
 		token, err := dec.Token()
 		if err != nil {
 			return nil, err
 		}
 		name := token.(string) // within an object the decoder gives nothing else here
-		if names[name] {
+		if names == nil && len(members) == few {
+			names = make(map[string]bool, 2*few)
+			for _, m := range members {
+				names[m.Name] = true
+			}
+		}
+		if names[name] || names == nil && slices.ContainsFunc(members, func(m Member) bool { return m.Name == name }) {
 			return nil, &DuplicateError{name}
 		}
-		names[name] = true
+		if names != nil {
+			names[name] = true
+		}
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package strictjson
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -30,6 +31,26 @@ func TestObject(t *testing.T) {
 		}
 		if s := strings.Join(got, " "); err == nil && s != tc.want || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %s, %v, want %s", tc.raw, s, err, tc.want)
+		}
+	}
+}
+
+// A name that stands twice is found among few members and among many.
+func TestObjectOfAnySize(t *testing.T) {
+	for n := range 3 * few {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `"%d":0,`, i)
+		}
+		members, err := Object([]byte("{" + b.String() + `"x":0}`))
+		if err != nil || len(members) != n+1 {
+			t.Errorf("%d members: %d, %v", n+1, len(members), err)
+		}
+		for i := range n {
+			var twice *DuplicateError
+			if _, err := Object(fmt.Appendf(nil, `{%s"%d":1}`, b.String(), i)); !errors.As(err, &twice) || twice.Name != fmt.Sprint(i) {
+				t.Errorf("%d twice among %d: %v", i, n, err)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -61,7 +62,7 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 	if p.Now == nil {
 		p.Now = time.Now
 	}
-	h := &Handler{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Now: p.Now, providers: p.Providers, wrong: newWrongs(), plans: &strangers{}, refusedToken: p.RefusedToken,
+	h := &Handler{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Now: p.Now, providers: p.Providers, wrong: newWrongs(), plans: &strangers{}, unsaid: &atomic.Bool{}, refusedToken: p.RefusedToken,
 		silence: cmp.Or(p.Silence, defaultSilence), started: p.Now()}
 	for _, part := range []func(context.Context, *Handler) error{p.callProviders, p.source, p.anonymous, p.challenge, p.verifier, p.admission} {
 		if err := part(ctx, h); err != nil {

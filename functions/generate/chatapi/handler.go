@@ -24,6 +24,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/admission"
@@ -63,6 +64,7 @@ type Handler struct {
 	policies     map[*admission.Offer]string  // the RateLimit-Policy header
 	wrong        *wrongs
 	plans        *strangers
+	unsaid       *atomic.Bool // it was told that addresses are not said to be verified
 	refusedToken func(auth.Reason)
 	silence      time.Duration // of a stream, after which a comment is sent
 	// started stands for the age of all models, which nobody asks for.

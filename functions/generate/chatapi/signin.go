@@ -16,7 +16,11 @@ func (h *Handler) userOf(r *http.Request, token string) (auth.User, error) {
 	if h.Verifier == nil {
 		return auth.User{}, &auth.RefusedError{Reason: auth.NotAccepted}
 	}
-	return h.Verifier.Verify(r.Context(), token)
+	user, err := h.Verifier.Verify(r.Context(), token)
+	if user.EmailUnsaid && !h.unsaid.Swap(true) {
+		logger(r.Context()).Warn("users cannot be found by e-mail address: their tokens do not say that it is verified; see email_verified")
+	}
+	return user, err
 }
 
 // signInFailed answers who meant to be somebody and is not.

@@ -89,12 +89,20 @@ func TestSignInRecipes(t *testing.T) {
 				}
 				return signed
 			}
+			if a := g.chat(token(), chatBody("docqa", "Hi")); a.status != http.StatusOK {
+				t.Errorf("%d %s", a.status, a.body)
+			}
 			id, apiErr := g.handler.identify(g.request(http.MethodPost, chatPath, token(), ""))
 			if apiErr != nil || id.ID != claims["sub"] || id.Tier.Name != "pro" || id.email != want.email {
 				t.Fatalf("%+v, e-mail %q: %+v", id.Caller, id.email, apiErr)
 			}
-			if a := g.chat(token(), chatBody("docqa", "Hi")); a.status != http.StatusOK {
-				t.Errorf("%d %s", a.status, a.body)
+			// That an address cannot be taken is told once.
+			unsaid := 0
+			if claims["email"] != nil && want.email == "" {
+				unsaid = 1
+			}
+			if n := strings.Count(g.log.String(), "users cannot be found by e-mail address"); n != unsaid {
+				t.Errorf("%d times it was told that addresses are not verified, want %d", n, unsaid)
 			}
 			if claims[want.name] = want.value; want.value == nil {
 				delete(claims, want.name)
