@@ -671,9 +671,9 @@ func TestWhatIsSent(t *testing.T) {
 			`{"content":[{"text":"a","type":"text"},{"type":"text","text":"b"}],"role":"user"}`, `{"role":"assistant","content":""}`, hello),
 			`{"model":"test-model",` + streamed + `"messages":[{"role":"system","content":"S"},{"role":"developer","content":"D"},{"role":"user","content":"ab"},
 			{"role":"assistant","content":""},{"role":"user","content":"Hi"}],"max_completion_tokens":800}`},
-		{"a schema, as it is written", format(`{ "json_schema": {"strict":true,"name":"r","schema":{"type":"object","properties":{"b":{"TYPE":1},"a":{"type":2}}}}, "type":"json_schema"}`),
+		{"a schema, as it is written", format(`{ "json_schema": {"strict":true,"name":"r","schema":{"type":"object","properties":{"b":{"title":"TYPE"},"a":{"type":"null"}}}}, "type":"json_schema"}`),
 			`{"model":"test-model",` + streamed + `"messages":[{"role":"user","content":"Hi"}],"max_completion_tokens":800,"response_format":
-			{"type":"json_schema","json_schema":{"strict":true,"name":"r","schema":{"type":"object","properties":{"b":{"TYPE":1},"a":{"type":2}}}}}}`},
+			{"type":"json_schema","json_schema":{"strict":true,"name":"r","schema":{"type":"object","properties":{"b":{"title":"TYPE"},"a":{"type":"null"}}}}}}`},
 		{"escapes", said(`{"role":"user","content":"<b>&\u2028\ud83d\ude00\u0000\"\\ \u00e9</b><|endoftext|>"}`),
 			`{"model":"test-model",` + streamed + `"messages":[{"role":"user","content":"<b>&\u2028😀\u0000\"\\ é</b><|endoftext|>"}],"max_completion_tokens":800}`},
 		{"lone surrogates", said(`{"role":"user","content":"a\ud800b\udc00\ud800"}`),
@@ -687,7 +687,7 @@ func TestWhatIsSent(t *testing.T) {
 			if diff := cmp.Diff(decodeJSON(t, tc.want), decodeJSON(t, sent)); diff != "" {
 				t.Errorf("sent (-want +got):\n%s", diff)
 			}
-			if strings.Contains(tc.name, "as it is written") && !strings.Contains(sent, `"properties":{"b":{"TYPE":1},"a":{"type":2}}`) {
+			if strings.Contains(tc.name, "as it is written") && !strings.Contains(sent, `"properties":{"b":{"title":"TYPE"},"a":{"type":"null"}}`) {
 				t.Errorf("the schema was changed: %s", sent)
 			}
 		})
