@@ -107,6 +107,7 @@ var shapes = []shape{
 	{name: "events that say nothing", body: sse(`{"type":"ping"}`, `{}`, `{"choices":null}`, `{"id":"x","model":"m"}`, yes, `{"type":"ping"}`, stop, "[DONE]")},
 	{name: "comments and CRLF", body: strings.ReplaceAll(": PROCESSING\n\n"+sse(yes, stop, "[DONE]"), "\n", "\r\n")},
 	{name: "silence after the end", body: sse(yes, stop), hangs: true},
+	{name: "silence after a finish alone", body: sse(yes, piece(`"delta":{},"finish_reason":"stop"`, "")), hangs: true, tokens: -1},
 	{name: "error", body: finish(`"error"`), failed: true},
 	{name: "abort", body: finish(`"abort"`), failed: true},
 	{name: "network error", body: finish(`"network_error"`), failed: true},

@@ -21,6 +21,7 @@ type Meter struct {
 	tokenizer *tokens.Tokenizer
 	seen      *tokens.Running // the text of the answer so far, shown or not
 	kept      int             // bytes of it that are shown, where the output cap was ignored
+	thoughts  *tokens.Running // what the model has reasoned so far
 }
 
 // Meter begins the tally of a candidate's answer.
@@ -48,6 +49,12 @@ func (m *Meter) Take(p *provider.Part) {
 		m.Least = p.AtLeast
 	}
 	m.Thought = m.Thought || p.Reasoning != "" || m.Usage != nil && m.Usage.Reasoning > 0
+	if p.Reasoning != "" {
+		if m.thoughts == nil {
+			m.thoughts = m.tokenizer.Running()
+		}
+		m.thoughts.Add(p.Reasoning)
+	}
 	m.see(p)
 }
 
@@ -97,13 +104,18 @@ func (m *Meter) see(p *provider.Part) {
 		"max_output_tokens", most, "seen_tokens_at_least", m.seen.AtLeast())
 }
 
-// Count counts what was seen of the answer, when it has ended.
+// Count counts what was seen of the answer, when it has ended. Reasoning was made, too,
+// but is not what the caller is held to: it may never have been shown, and some servers
+// leave it out of the output cap.
 func (m *Meter) Count() {
+	if m.thoughts != nil {
+		m.Made = int64(m.thoughts.AtLeast())
+	}
 	if m.seen == nil {
 		return
 	}
 	made := int64(m.seen.AtLeast())
-	m.Made, m.Output = made, made
+	m.Made, m.Output = m.Made+made, made
 	switch {
 	case m.Overran:
 		m.Output = int64(m.tokenizer.AtLeast(m.seen.Text()[:m.kept]))

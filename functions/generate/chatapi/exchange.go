@@ -155,12 +155,12 @@ func (x *exchange) next(answer provider.Answer) (provider.Part, error) {
 		return provider.Part{}, io.EOF // the rest is not read
 	}
 	p, err := answer.Next()
-	if !x.admission.Call.Offer.Feature.Reasoning {
-		p.Reasoning = ""
-	}
 	switch {
 	case err == nil:
 		x.meter.Take(&p)
+		if !x.admission.Call.Offer.Feature.Reasoning {
+			p.Reasoning = ""
+		}
 		return p, nil
 	case x.meter.Finished:
 		return p, io.EOF
