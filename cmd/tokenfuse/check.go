@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -8,30 +9,47 @@ import (
 )
 
 type checkCommand struct {
-	Config string `default:"tokenfuse.yaml" help:"The configuration's file."`
+	Config string   `default:"tokenfuse.yaml" help:"The configuration's file."`
+	Live   bool     `help:"Also make one small call to each model with the real key: does the key work, is there the model, is the input counted right, is the output cap obeyed? It says beforehand what that costs at most."`
+	Model  []string `help:"With --live: only these models." placeholder:"MODEL"`
 }
 
-func (c *checkCommand) Run(s streams) error {
+func (c *checkCommand) Run(ctx context.Context, s streams) error {
 	said := s
 	said.err = s.out // mistakes are the answer
 	p, err := load(c.Config, said)
 	if err != nil {
 		return err
 	}
-	if s.json {
-		return s.answer(struct {
+	if !s.json {
+		for _, note := range p.Notes() {
+			fmt.Fprintf(s.out, "note: %s\n", note)
+		}
+		fmt.Fprintf(s.out, "%s is right: %d features, %d tiers, %d models.\n", c.Config, len(p.Features), len(p.Tiers), len(p.Models))
+	}
+	var called *live
+	if c.Live {
+		if called, err = c.live(ctx, s, p); err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.json:
+		err = s.answer(struct {
 			Config   string   `json:"config"`
 			Features int      `json:"features"`
 			Tiers    int      `json:"tiers"`
 			Models   int      `json:"models"`
 			Notes    []string `json:"notes"`
-		}{c.Config, len(p.Features), len(p.Tiers), len(p.Models), append([]string{}, p.Notes()...)})
+			Live     *live    `json:"live,omitempty"`
+		}{c.Config, len(p.Features), len(p.Tiers), len(p.Models), append([]string{}, p.Notes()...), called})
+	case called != nil:
+		called.write(s)
 	}
-	for _, note := range p.Notes() {
-		fmt.Fprintf(s.out, "note: %s\n", note)
+	if err == nil && called != nil {
+		err = called.failure()
 	}
-	fmt.Fprintf(s.out, "%s is right: %d features, %d tiers, %d models.\n", c.Config, len(p.Features), len(p.Tiers), len(p.Models))
-	return nil
+	return err
 }
 
 // load reads a configuration. It writes its mistakes to s.err, a line each; for programs

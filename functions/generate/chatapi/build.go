@@ -83,7 +83,7 @@ func (p Parts) callProviders(ctx context.Context, h *Handler) error {
 	}
 	h.providers = map[string]provider.Provider{}
 	for _, used := range p.Policy.UsedProviders() {
-		made, err := p.provider(ctx, used)
+		made, err := p.Provider(ctx, used)
 		if err != nil {
 			return fmt.Errorf("provider %s: %w", used.Name, err)
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
 )
 
-// provider makes what calls the models of one provider. Bedrock has no key: calls
-// are signed as the function's own.
-func (p Parts) provider(ctx context.Context, from *policy.Provider) (provider.Provider, error) {
+// Provider makes what calls the models of one provider, of Secret and AWS alone. Bedrock
+// has no key: calls are signed as the function's own.
+func (p Parts) Provider(ctx context.Context, from *policy.Provider) (provider.Provider, error) {
 	var key string
 	if from.APIKey != nil {
 		var err error

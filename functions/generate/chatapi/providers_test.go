@@ -41,7 +41,7 @@ func TestProvidersByKind(t *testing.T) {
 		{policy.Provider{Kind: "anthropic", BaseURL: s.URL, APIKey: &policy.Secret{Env: "A"}}, "/v1/messages", "key-of-A"},
 		{policy.Provider{Kind: "bedrock", BaseURL: s.URL}, "/model/m/converse", "AWS4-HMAC-SHA256 Credential=AKID/"},
 	} {
-		p, err := parts.provider(t.Context(), &tt.from)
+		p, err := parts.Provider(t.Context(), &tt.from)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestProvidersByKind(t *testing.T) {
 
 	parts.AWS = aws.Config{}
 	for _, from := range []policy.Provider{{Kind: "bedrock"}, {Kind: "anthropic"}, {Kind: "other"}} {
-		if _, err := parts.provider(t.Context(), &from); err == nil {
+		if _, err := parts.Provider(t.Context(), &from); err == nil {
 			t.Errorf("kind %s is made of nothing", from.Kind)
 		}
 	}
