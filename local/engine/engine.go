@@ -157,31 +157,39 @@ func (e *Engine) Close() error {
 // Done is closed when the child has ended, wanted or not.
 func (e *Engine) Done() <-chan struct{} { return e.done }
 
-// find looks where `npm ci` puts the engine, up from the working folder, then on the
-// PATH.
+// find looks where `npm ci` puts the engine, up from the working folder and from that of
+// this program, then on the PATH.
 func find() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
+	var from []string
+	if dir, err := os.Getwd(); err == nil {
+		from = append(from, dir)
 	}
-	for {
-		for _, name := range packaged(runtime.GOOS, runtime.GOARCH) {
-			candidate := filepath.Join(dir, "node_modules", "@dynoxide", filepath.FromSlash(name))
-			if info, err := os.Stat(candidate); err == nil && !info.IsDir() {
-				return candidate, nil
-			}
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			break
-		}
-		dir = parent
+	if program, err := os.Executable(); err == nil {
+		from = append(from, filepath.Dir(program))
+	}
+	if path := installed(packaged(runtime.GOOS, runtime.GOARCH), from...); path != "" {
+		return path, nil
 	}
 	if path, err := exec.LookPath("dynoxide"); err == nil {
 		return path, nil
 	}
 	return "", errors.New("no DynamoDB-compatible engine found: run `npm ci` in the project's folder, " +
 		"or put a `dynoxide` on the PATH (cargo install dynoxide-rs), or name a running one with --dynamodb URL")
+}
+
+// installed is the first of the names that is installed in one of the folders or above it.
+func installed(names []string, folders ...string) string {
+	for _, dir := range folders {
+		for above := ""; dir != above; above, dir = dir, filepath.Dir(dir) {
+			for _, name := range names {
+				candidate := filepath.Join(dir, "node_modules", "@dynoxide", filepath.FromSlash(name))
+				if info, err := os.Stat(candidate); err == nil && !info.IsDir() {
+					return candidate
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // packaged names the engine's binary in npm's packages, the best first. npm has its own

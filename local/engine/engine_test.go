@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,6 +51,31 @@ func TestPackaged(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("%s: package-lock.json has none of %v", system, got)
+		}
+	}
+}
+
+// The engine is found from any folder of a project, and from the program's if that is in
+// one; the best of several is taken.
+func TestInstalled(t *testing.T) {
+	t.Parallel()
+	project, elsewhere := t.TempDir(), t.TempDir()
+	deep := filepath.Join(project, "bin", "of it")
+	install := func(name string) string {
+		file := filepath.Join(project, "node_modules", "@dynoxide", filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, nil, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	names := packaged("darwin", "arm64")
+	if got := installed(names, elsewhere, deep); got != "" {
+		t.Errorf("found %s", got)
+	}
+	for _, name := range []string{"darwin-x64/dynoxide", "darwin-arm64/dynoxide"} {
+		want := install(name)
+		if got := installed(names, elsewhere, deep); got != want {
+			t.Errorf("found %q, want %q", got, want)
 		}
 	}
 }
