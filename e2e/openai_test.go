@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -26,11 +28,22 @@ func counter(t *testing.T, d *dev) (front string, count *atomic.Int64) {
 		if r.In.URL.Path == "/v1/chat/completions" {
 			count.Add(1)
 		}
-		r.SetURL(target)
+		pass(r, target)
 	}}
 	server := httptest.NewServer(http.Handler(proxy))
 	t.Cleanup(server.Close)
 	return server.URL, count
+}
+
+// pass passes a request on, once its body is here: a proxy's server closes the body when
+// an answer comes early, and then the proxy drops the connection and the answer.
+func pass(r *httputil.ProxyRequest, target *url.URL) {
+	body, err := io.ReadAll(r.In.Body)
+	if err != nil {
+		return // the caller has left
+	}
+	r.Out.Body = io.NopCloser(bytes.NewReader(body))
+	r.SetURL(target)
 }
 
 // OpenAI's own client gets answers, streams, the list of features, and its own

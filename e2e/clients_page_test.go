@@ -1,0 +1,136 @@
+//go:build clients
+
+package e2e
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// site serves the page's page and the packages that it imports, from an origin that is not
+// tokenfuse's.
+type site struct {
+	url  string
+	page atomic.Pointer[page]
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := new(site)
+	mux := http.NewServeMux()
+	mux.Handle("/node_modules/openai/", http.StripPrefix("/node_modules/openai/", http.FileServer(http.Dir(packages("node_modules", "openai7")))))
+	mux.Handle("/node_modules/altcha/", http.StripPrefix("/node_modules/altcha/", http.FileServer(http.Dir(packages("node_modules", "altcha")))))
+	mux.HandleFunc("/{block}", func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("block")
+		w.Header().Set("Content-Type", map[string]string{".html": "text/html", ".mjs": "text/javascript"}[path.Ext(name)])
+		_, _ = w.Write([]byte(s.page.Load().programs[name]))
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	s.url = server.URL
+	return s
+}
+
+// run: a visitor asks, solves the challenge and gets the answer, and sees what is left.
+// When the network has no more passes, the page says so in our words.
+func (s *site) run(t *testing.T, l *lab) {
+	t.Parallel()
+	s.page.Store(l.page)
+	l.page.program(t, "page.html")
+	l.page.program(t, "budget.mjs")
+	browser, err := exec.LookPath("chromium-headless-shell")
+	if err != nil {
+		if browser, err = exec.LookPath("chromium"); err != nil {
+			t.Fatal("no chromium-headless-shell and no chromium: see clients in .ci/run")
+		}
+	}
+	browse, err := os.ReadFile(filepath.Join(root, "e2e/clients/browse.mjs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(workplace(t, "", map[string]string{"browse.mjs": string(browse)}), "browse.mjs")
+	for i := range 3 {
+		got := run(t, nil, newNode(), program, browser,
+			s.url+"/page.html?tokenfuse="+l.challenging.url, "Hi")
+		var shown struct {
+			Answer, Problem, Left string
+			Widget                any
+		}
+		if err := json.Unmarshal([]byte(got.stdout), &shown); err != nil || got.stderr != "" {
+			t.Fatalf("%v: %+v", err, got)
+		}
+		switch answered := strings.HasPrefix(shown.Answer, "This is the built-in") && regexp.MustCompile(`\d+ tokens, 2 docqa`).MatchString(shown.Left); {
+		case i < 2 && (!answered || shown.Problem != ""):
+			t.Errorf("visit %d: %+v", i, shown)
+		case i == 2 && (answered || !strings.Contains(shown.Problem, "You can ask again in")):
+			t.Errorf("without passes: %+v", shown)
+		}
+	}
+}
+
+// testRoute: a server route streams answers to a page as the AI SDK's hooks read them, and
+// hands on what tokenfuse says.
+func testRoute(t *testing.T, l *lab) {
+	t.Parallel()
+	c := sdk{name: "route", program: "route.mjs", with: []string{"ai-sdk.mjs"}}
+	for tr, want := range map[*trial]string{
+		&trials[0]: `{"type":"text-delta",.*"delta":"This`,
+		&trials[4]: `{"type":"error","errorText":"[^"]*You can ask again in`,
+	} {
+		posted := *tr
+		posted.call, posted.question = "post", `{"messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"Hi"}]}]}`
+		got := c.run(t, l, l.page.program(t, c.program), l.calls(t, c.name, posted))[0]
+		if !regexp.MustCompile(want).MatchString(got.Text) {
+			t.Errorf("%+v, want %s", got, want)
+		}
+		if n := l.requests(c.name, tr.name).Load(); n != 1 {
+			t.Errorf("%s: %d requests", tr.name, n)
+		}
+	}
+}
+
+// testApp: what reads a stream without a package reads it whole, and its error.
+func testApp(t *testing.T, l *lab) {
+	t.Parallel()
+	c := sdk{name: "app", program: "app.mjs"}
+	quota := trials[4]
+	quota.call = "stream"
+	got := c.run(t, l, l.page.program(t, c.program), l.calls(t, c.name, trials[1], quota, trials[8]))
+	if !strings.HasSuffix(got[0].Text, "real answers.") || got[0].Tokens == 0 || got[0].Thrown != "" {
+		t.Errorf("%+v", got[0])
+	}
+	for i, code := range []string{"insufficient_quota", "provider_error"} {
+		if r := got[i+1].Refusal; r == nil || r.Code != code || r.Message == "" {
+			t.Errorf("%+v, want %s", got[i+1], code)
+		}
+	}
+}
+
+// testShownError: the error that the page shows has the members of a real one.
+func testShownError(t *testing.T, l *lab) {
+	t.Parallel()
+	var shown map[string]any
+	if err := json.Unmarshal([]byte(l.page.program(t, "error.json")), &shown); err != nil {
+		t.Fatal(err)
+	}
+	limit := trials[3]
+	a := l.cutOff.mustAsk(t, l.calls(t, "error", limit)[0].Token, question{feature: "docqa", text: "Hi", most: 1})
+	var real struct{ Error map[string]any }
+	if err := json.Unmarshal([]byte(a.body), &real); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(slices.Sorted(maps.Keys(shown)), slices.Sorted(maps.Keys(real.Error))) {
+		t.Errorf("shown %v, real %s", shown, a.body)
+	}
+}

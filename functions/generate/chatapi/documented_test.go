@@ -1,0 +1,30 @@
+package chatapi
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// docs/clients.md tells of every header that a page may read, and of no other.
+func TestDocumentedHeaders(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/clients.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "\n## Headers\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	var shown []string
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(table, -1) {
+		shown = append(shown, strings.Split(strings.ReplaceAll(row[1], "`", ""), ", ")...)
+	}
+	want := strings.Split(exposed, ", ")
+	slices.Sort(shown)
+	slices.Sort(want)
+	if !slices.Equal(shown, want) {
+		t.Errorf("docs/clients.md tells of\n%v, pages may read\n%v", shown, want)
+	}
+}
