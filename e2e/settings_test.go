@@ -213,3 +213,57 @@ func TestRefusedByTheProvider(t *testing.T) {
 		}
 	}
 }
+
+// Anthropic's answers are read however they are dressed, and are over when they have ended.
+func TestAnthropicDressedUp(t *testing.T) {
+	t.Parallel()
+	model := record(t, func(w http.ResponseWriter, r *http.Request) {
+		plain := func(data string) { // a label that is wrong
+			w.Header().Set("Content-Type", "text/plain")
+			fmt.Fprintf(w, "data: %s\n\n", data)
+			_ = http.NewResponseController(w).Flush()
+		}
+		plain(`{"type":"message_start","message":{"usage":{"input_tokens":20,"output_tokens":1}}}`)
+		plain(`{"type":"ping"}`)
+		plain(`{"type":"content_block_start","content_block":{"type":"redacted_thinking","data":"hidden"}}`)
+		plain(`{"type":"content_block_start","content_block":{"type":"new_block","text":"hidden"}}`)
+		plain(`{"type":"content_block_delta","index":"0","delta":{"type":"text_delta","text":[{"type":"text","text":"Yes."}]}}`)
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/overloaded/"):
+			plain(`{"type":"error","error":{"type":"overloaded_error","message":"hidden"},"usage":{"output_tokens":7}}`)
+		case strings.HasPrefix(r.URL.Path, "/alone/"):
+			plain(`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`)
+			<-r.Context().Done()
+		default:
+			plain(`{"type":"message_delta","delta":{"stop_reason":"MAX_TOKENS","usage":{"output_tokens":7}}}`)
+			<-r.Context().Done() // without message_stop, and with the connection open
+		}
+	})
+	d := startDevWith(t, vendorsConfig(t, fmt.Sprintf(`
+  ends:       {kind: anthropic, base_url: "%[1]s/ends", api_key: {env: E2E_KEY}}
+  alone:      {kind: anthropic, base_url: "%[1]s/alone", api_key: {env: E2E_KEY}}
+  overloaded: {kind: anthropic, base_url: "%[1]s/overloaded", api_key: {env: E2E_KEY}}`, model.url), `
+  ends: {provider: ends, id: m, PRICE}
+  alone: {provider: alone, id: m, PRICE}
+  overloaded: {provider: overloaded, id: m, PRICE}`), "E2E_KEY=key")
+	for _, row := range []struct {
+		feature string
+		status  int
+		says    string
+		cost    int64 // micro-dollars
+		quota   int
+	}{
+		{"ends", 200, `"finish_reason":"length"`, 70, 1},
+		{"alone", 200, `"finish_reason":"stop"`, 1000, 1},
+		{"overloaded", 502, `"code":"provider_error"`, 70, 0},
+	} {
+		token, before := d.token(t, row.feature), d.spent(t)
+		a, err := d.ask(t.Context(), token, question{feature: row.feature, text: "Is it?", most: 100})
+		if err != nil || a.status != row.status || !strings.Contains(a.body, row.says) || strings.Contains(a.body, "hidden") || (row.status == 200) != strings.Contains(a.body, "Yes.") {
+			t.Errorf("%s: %v %d %s", row.feature, err, a.status, a.body)
+		}
+		if cost, left := d.spent(t)-before, d.left(t, row.feature)[row.feature]; cost != row.cost || 3-left != row.quota {
+			t.Errorf("%s: it cost %d micro-dollars, want %d; %d answers are left", row.feature, cost, row.cost, left)
+		}
+	}
+}

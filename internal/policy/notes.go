@@ -91,9 +91,17 @@ func (p *Policy) Notes() []string {
 	for _, name := range slices.Sorted(maps.Keys(p.Models)) {
 		var extra struct {
 			ServiceTier any `json:"service_tier"`
+			Thinking    struct {
+				Budget any `json:"budget_tokens"`
+			} `json:"thinking"`
 		}
-		if m := p.Models[name]; json.Unmarshal(m.Extra, &extra) == nil && extra.ServiceTier != nil {
+		m := p.Models[name]
+		_ = json.Unmarshal(m.Extra, &extra) // what is of another kind tells nothing
+		if extra.ServiceTier != nil {
 			note("models.%s.extra.service_tier changes what %s charges: price_per_mtok must have the prices of that tier.", name, m.Provider.Name)
+		}
+		if extra.Thinking.Budget != nil {
+			note("models.%s.extra.thinking.budget_tokens (%v) must be below the output cap of each call: %s refuses a call whose caller asks for less.", name, extra.Thinking.Budget, m.Provider.Name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Features)) {

@@ -350,6 +350,8 @@ func TestNotes(t *testing.T) {
 		{"a deployment without a version", "openai.com/v1", "openai.com/openai/deployments/d", []string{"providers.main.base_url has no ?api-version="}},
 		{"a deployment with one", "openai.com/v1", "openai.com/openai/deployments/d?api-version=1", nil},
 		{"a tier of its own price", "    context: 20000\n    max", "    context: 20000\n    extra: {service_tier: priority}\n    max", []string{"models.small.extra.service_tier changes what main charges"}},
+		{"a budget of thinking", "    context: 20000\n    max", "    context: 20000\n    extra: {thinking: {type: enabled, budget_tokens: 2000}}\n    max", []string{"models.small.extra.thinking.budget_tokens (2000) must be below the output cap"}},
+		{"thinking without a budget", "    context: 20000\n    max", "    context: 20000\n    extra: {thinking: off}\n    max", nil},
 		{"reasoning that quotes", "    system: Be brief.\n", "    system: Be brief.\n    reasoning: true\n", []string{"features.ask.reasoning is true: callers see what the model thinks"}},
 		{"reasoning with nothing to quote", "    system: Be brief.\n", "    reasoning: true\n", nil},
 		// 1,000 tokens at 40 a second take 25 s.
