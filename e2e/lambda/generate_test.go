@@ -161,6 +161,24 @@ func TestWarm(t *testing.T) {
 	logged(t, f)
 }
 
+// Slashes do not count, and who asks elsewhere is told where to go, stage and all.
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	f := g.warm("generate")
+	for _, path := range []string{"/v1/models/", "//v1/models", "/v1//models/ask/"} {
+		if a := whole(t, f.Invoke(event(t, "stage_prefix", "GET", path, "", ""), timeout)); a.status != 200 || !strings.Contains(a.body, `"id":"ask"`) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	for _, path := range []string{"/models", "//chat/completions/", "/v1/embeddings"} {
+		a := whole(t, f.Invoke(event(t, "stage_prefix", "POST", path, "", "{}"), timeout))
+		if a.refused(t, 404, "not_found"); !strings.Contains(a.body, "is https://a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com/prod/v1.") {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
+}
+
 // What is no request of API Gateway does no harm either.
 func TestStrangeEvents(t *testing.T) {
 	t.Parallel()

@@ -190,8 +190,15 @@ func parseKeys(body []byte) (*published, error) {
 	}
 	var usable []jwkset.JWK
 	for _, raw := range set.Keys {
+		var published jwkset.JWKMarshal
+		if json.Unmarshal(raw, &published) != nil {
+			continue
+		}
+		// Keys are trusted for where they stand. What is said of a certificate is not
+		// needed, and some of Auth0's thumbprints are wrong.
+		published.X5U, published.X5C, published.X5T, published.X5TS256 = "", nil, "", ""
 		// The zero options leave out secret keys.
-		key, err := jwkset.NewJWKFromRawJSON(raw, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
+		key, err := jwkset.NewJWKFromMarshal(published, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
 		if err != nil {
 			continue
 		}

@@ -2,8 +2,14 @@ package auth_test
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha1"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -102,6 +108,37 @@ func TestWithoutKid(t *testing.T) {
 	}
 	if n := iss.count(); n > 3+4 { // all fetches come from one budget
 		t.Errorf("the keys were fetched %d times", n)
+	}
+}
+
+// Keys are taken as issuers publish them, certificates and members of their own beside.
+func TestPublishedForms(t *testing.T) {
+	t.Parallel()
+	k := keys()
+	number := base64.RawURLEncoding.EncodeToString
+	n, point := number(k.rsa.N.Bytes()), must(k.p256.PublicKey.Bytes())
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: start, NotAfter: start.Add(time.Hour), Subject: pkix.Name{CommonName: "accounts.accesscontrol.windows.net"}}
+	der := must(x509.CreateCertificate(rand.Reader, cert, cert, k.rsa.Public(), k.rsa))
+	thumb := sha1.Sum(der) //nolint:gosec // RFC 7517 has it
+	for name, tt := range map[string]struct {
+		key    string
+		method jwt.SigningMethod
+		with   any
+	}{
+		"Auth0": {fmt.Sprintf(`{"kty":"RSA","use":"sig","n":%q,"e":"AQAB","kid":"k","x5t":%q,"x5c":[%q],"alg":"RS256"}`,
+			n, number([]byte(fmt.Sprintf("%X", thumb))), base64.StdEncoding.EncodeToString(der)), jwt.SigningMethodRS256, k.rsa},
+		"Entra": {fmt.Sprintf(`{"kty":"RSA","use":"sig","kid":"k","x5t":%q,"n":%q,"e":"AQAB","x5c":[%q],"cloud_instance_name":"microsoftonline.com","issuer":"https://login.microsoftonline.com/x/v2.0"}`,
+			number(thumb[:]), n, base64.StdEncoding.EncodeToString(der)), jwt.SigningMethodRS256, k.rsa},
+		"Firebase": {fmt.Sprintf(`{"e":"AQAB","kty":"RSA","n":%q,"alg":"RS256","kid":"k","use":"sig"}`, n), jwt.SigningMethodRS256, k.rsa},
+		"Supabase": {fmt.Sprintf(`{"alg":"ES256","crv":"P-256","ext":true,"key_ops":["verify"],"kid":"k","kty":"EC","use":"sig","x":%q,"y":%q}`,
+			number(point[1:33]), number(point[33:])), jwt.SigningMethodES256, k.p256},
+	} {
+		v := newIssuer(t, `{"keys":[`+tt.key+`]}`).verifier(t)
+		for _, kid := range []string{"k", ""} {
+			if _, err := v.Verify(t.Context(), sign(tt.method, tt.with, header(tt.method.Alg(), kid), payload(nil))); err != nil {
+				t.Errorf("%s, kid %q: %v", name, kid, err)
+			}
+		}
 	}
 }
 
