@@ -187,6 +187,7 @@ func TestAnswersAreOverWhenTheyHaveEnded(t *testing.T) {
 		{"all in one", answerSSE(told(`"delta":{"content":"ANSWER"},"finish_reason":"stop"`, `,"usage":`+jsonUsage)), usualAnswer, usageWait},
 		{"a finish alone", answerSSE(textEvents + finishEvent), answered("stop", nil), usageWait + 3*time.Second},
 		{"in one piece", answerJSON(wholeAnswer), usualAnswer, usageWait},
+		{"in one piece, and blanks", answerJSON(wholeAnswer + "\n\n"), usualAnswer, usageWait},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -222,6 +223,23 @@ func TestAnswersAreOverWhenTheyHaveEnded(t *testing.T) {
 			t.Errorf("%v %s", err, diff)
 		}
 	})
+}
+
+// What comes after a pause belongs to an answer in one piece, even if what came before it
+// is whole by itself.
+func TestPiecesOfWholeAnswers(t *testing.T) {
+	lines := strings.NewReplacer("data: ", "", "\n\n", "\n").Replace(textEvents + finishEvent + usageEvent)
+	url, _ := server(t, func(w http.ResponseWriter, r *http.Request) {
+		for line := range strings.Lines(lines) {
+			io.WriteString(w, line)
+			http.NewResponseController(w).Flush()
+			time.Sleep(briefly / 10)
+		}
+	})
+	got, err := call(t.Context(), t, client(t, url), request(true))
+	if diff := cmp.Diff(usualAnswer, got); err != io.EOF || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
 }
 
 // Events that say nothing do not go on for ever.
@@ -279,6 +297,19 @@ func TestShapesInOnePiece(t *testing.T) {
 		got, err := parseCompletionWhole(fmt.Appendf(nil, `{"choices":[{%s}]}`, choice))
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v %s", choice, err, diff)
+		}
+	}
+	// Lines of JSON in place of events.
+	lines := strings.NewReplacer("data: ", "", "\n\n", "\n").Replace(roleEvent + textEvents + finishEvent + usageEvent)
+	first := strings.SplitAfter(lines, "\n")[1]
+	for body, want := range map[string]error{
+		lines: nil, lines + "[DONE]\n": nil, lines + "{": nil,
+		roleEvent[len("data: "):]: errUnfinished, first: errUnfinished, first + first: errUnfinished, first + `{"choi`: errMalformed, first + "ANSWER": errMalformed,
+		first + `{"error":{"code":"busy"}}` + lines: saidFailure{"busy"},
+	} {
+		got, err := parseCompletionWhole([]byte(body))
+		if err != want || err == nil && !cmp.Equal(got, usualAnswer) || err != nil && got.FinishReason != "" || !strings.Contains(body, "ANS") == strings.Contains(got.Content, "ANS") {
+			t.Errorf("%s: %+v, %v, want %v", body, got, err, want)
 		}
 	}
 }

@@ -232,19 +232,23 @@ func mediaType(resp *http.Response) string {
 // body is not waited for long, nor does it matter how that ends.
 func readWhole(body io.Reader, cancel context.CancelFunc) ([]byte, error) {
 	b := make([]byte, 0, 1024)
-	for {
+	var over *time.Timer // runs while what is here is whole
+	for whole := false; ; {
 		b = slices.Grow(b, 1)
 		n, err := body.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
+		if len(bytes.TrimSpace(b[len(b)-n:])) > 0 { // more of it, or something behind it
+			if over != nil {
+				over.Stop()
+			}
+			if whole = isWholeJSON(b); whole && err == nil {
+				over = time.AfterFunc(briefly, cancel)
+			}
+		}
 		switch {
 		case len(b) > maxJSON:
 			return nil, errTooLarge
-		case errors.Is(err, io.EOF):
-			return b, nil
-		case endsInBrace(b) && json.Valid(b):
-			if err == nil {
-				readBriefly(body, cancel)
-			}
+		case errors.Is(err, io.EOF), err != nil && whole:
 			return b, nil
 		case err != nil:
 			return nil, err
@@ -252,9 +256,9 @@ func readWhole(body io.Reader, cancel context.CancelFunc) ([]byte, error) {
 	}
 }
 
-func endsInBrace(b []byte) bool {
-	b = bytes.TrimRight(b, " \t\r\n")
-	return len(b) > 0 && b[len(b)-1] == '}'
+func isWholeJSON(b []byte) bool {
+	end := bytes.TrimRight(b, " \t\r\n")
+	return len(end) > 0 && (end[len(end)-1] == '}' || end[len(end)-1] == ']') && json.Valid(b)
 }
 
 // readBriefly reads what is left of body, within maxLeftover and briefly.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -80,16 +81,12 @@ func (c *completionChunks) read(data []byte) (p Part, err error) {
 	return p, c.chunk.end(choice, data, &p)
 }
 
-// parseCompletionWhole reads a chat.completion. Its text and usage count whatever
-// else is wrong with it.
+// parseCompletionWhole reads a chat.completion, or chunks one after the other, as some
+// servers stream them. Its text and usage count whatever else is wrong with it.
 func parseCompletionWhole(body []byte) (p Part, err error) {
 	var c completion
-	if err := c.parse(body); err != nil {
-		// What follows a whole answer takes nothing from it.
-		var first json.RawMessage
-		if json.NewDecoder(bytes.NewReader(body)).Decode(&first) != nil || c.parse(first) != nil {
-			return Part{}, err
-		}
+	if c.parse(body) != nil {
+		return parseInARow(body)
 	}
 	choice := c.choice()
 	if choice != nil {
@@ -98,14 +95,47 @@ func parseCompletionWhole(body []byte) (p Part, err error) {
 	p.Usage = c.usage(choice, p.says())
 	switch err = c.end(choice, body, &p); {
 	case err != nil || p.FinishReason != "":
-	case p.says(): // whose end is that of its JSON
-		p.FinishReason, p.UnknownReason = stopped, "none"
 	case choice == nil:
 		err = errMalformed
+	case p.says() && choice.Delta == (message{}): // whose end is that of its JSON
+		p.FinishReason, p.UnknownReason = stopped, "none"
 	default:
 		err = errUnfinished
 	}
 	return p, err
+}
+
+// parseInARow reads an answer that is more than one JSON value. What follows the finish
+// reason takes nothing from it.
+func parseInARow(body []byte) (all Part, err error) {
+	var chunks completionChunks
+	var content, refusal, reasoning strings.Builder
+	for values := json.NewDecoder(bytes.NewReader(body)); err == nil; {
+		var value json.RawMessage
+		if err = values.Decode(&value); err != nil {
+			break
+		}
+		var p Part
+		p, err = chunks.read(value)
+		content.WriteString(p.Content)
+		refusal.WriteString(p.Refusal)
+		reasoning.WriteString(p.Reasoning)
+		if all.FinishReason == "" {
+			all.FinishReason, all.UnknownReason = p.FinishReason, p.UnknownReason
+		}
+		all.Usage = larger(all.Usage, p.Usage)
+	}
+	all.Content, all.Refusal, all.Reasoning = content.String(), refusal.String(), reasoning.String()
+	switch said := saidIn(err); {
+	case said != nil:
+		all.FinishReason, all.UnknownReason = "", ""
+		return all, said
+	case all.FinishReason != "":
+		return all, nil
+	case errors.Is(err, io.EOF):
+		return all, errUnfinished
+	}
+	return all, errMalformed
 }
 
 // completion is a chat.completion or a chat.completion.chunk. What is not needed is not
