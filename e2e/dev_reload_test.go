@@ -78,6 +78,9 @@ func TestReload(t *testing.T) {
 	if got, want := d.remaining(t, token, "tokens"), 5000-5*(used+c.Usage.Total); got != want {
 		t.Errorf("%d tokens remain, want %d", got, want)
 	}
+	if got := d.must(t, "limits", "123"); !strings.Contains(got, "5,000") && !strings.Contains(got, "5000") {
+		t.Errorf("administrators see the old limits: %s", got)
+	}
 	if a, err := d.ask(t.Context(), token, question{feature: "ask", text: "Go on.", most: 5}); err != nil || a.status != http.StatusNotFound {
 		t.Errorf("the old name: %v %d %s", err, a.status, a.body)
 	}
