@@ -231,7 +231,7 @@ func TestAlarm(t *testing.T) {
 		begins, prints string
 		then           func()
 	}{
-		{"fuse show", `the fuse is anonymous_off until .* UTC, set by alarm\n`, nil},
+		{"fuse show", `the fuse is anonymous_off until .* UTC, set by alarm: spending is above its threshold\n`, nil},
 		{"limits 'net#", `net#\S+: 0 calls in flight; the fuse is anonymous_off\ntier: anonymous\nLIMIT (?s:.*)tokens (?s:.*)`, nil},
 		{"fuse set challenge", `the fuse is challenge` + until, nil},
 		{"fuse set anonymous_off", `the fuse is anonymous_off` + until, nil},
