@@ -76,6 +76,8 @@ type Caller struct {
 	// Networks are the keys of the networks that may have got a pass, today's and
 	// yesterday's; only of limits.Pass.
 	Networks []string
+	// Ends is when a pass ends, and its limits with it; only of limits.Pass.
+	Ends time.Time
 	// Jitter moves the share of the limits from which on a client is challenged, so that
 	// it cannot be read off: a factor about 1. Only of limits.Network.
 	Jitter float64
@@ -85,6 +87,15 @@ type Caller struct {
 
 // Key is the partition key of the caller's buckets.
 func (c Caller) Key() string { return c.Kind.Key(c.ID) }
+
+// sees is a limit as the caller sees it at now.
+func (c Caller) sees(l limits.Limit, state bucket.Status, now time.Time) limits.Seen {
+	s := limits.Seen{Limit: l, State: state}
+	if !c.Ends.IsZero() {
+		s.Ends = max(time.Microsecond, c.Ends.Sub(now))
+	}
+	return s
+}
 
 // New prepares what all calls have in common. An error names the feature that cannot be
 // offered.

@@ -14,12 +14,14 @@ import (
 type Admission struct {
 	Caller Caller
 	Call   *Call
-	// Limits are the caller's limits as of the admission, in the order of Offer.Limits.
-	Limits []bucket.Status
 
 	c           *Controller
 	reservation *bucket.Reservation
 	purse       purse
+	// What was last seen of the caller's limits, in the order of Offer.Limits, and when: at
+	// the admission, and then by the settle.
+	states []bucket.Status
+	seen   time.Time
 
 	mu      sync.Mutex
 	settled bool
@@ -31,6 +33,18 @@ func (a *Admission) ID() string { return a.reservation.ID() }
 
 // Start is when the call was admitted, by the controller's clock.
 func (a *Admission) Start() time.Time { return a.reservation.Start() }
+
+// Left are the caller's limits as they are now, as far as this call knows, in the order of
+// Offer.Limits. Until the settle its worst case is taken of them. It must not be called
+// while Settle is.
+func (a *Admission) Left() []limits.Seen {
+	now := a.c.Now()
+	left := make([]limits.Seen, len(a.states))
+	for i, s := range a.states {
+		left[i] = a.Caller.sees(a.Call.Offer.Limits[i], s.After(now.Sub(a.seen)), now)
+	}
+	return left
+}
 
 // Admit asks the fuse, the pools and the caller's limits for the worst case of a call.
 // Whatever was taken when one of them refuses has been given back, as far as the store
@@ -78,12 +92,14 @@ func (a *Admission) take(ctx context.Context) (refusal *Refusal) {
 			return a.c.storeDown(ctx, err)
 		}
 	}
-	a.reservation, a.Limits = d.Reservation, d.Limits
+	a.reservation, a.states, a.seen = d.Reservation, d.Limits, a.c.Now()
 	switch {
 	case d.Challenged:
 		return &Refusal{Kind: ChallengeDue}
 	case d.Reservation == nil:
-		return a.Call.denied(d)
+		r := a.Call.denied(d)
+		r.Left = a.Left()
+		return r
 	}
 	return nil
 }
@@ -116,7 +132,6 @@ func (a *Admission) request() bucket.Request {
 // denied is the refusal of a call by its caller's limits.
 func (c *Call) denied(d bucket.Decision) *Refusal {
 	r := Denied(c.Offer.Limits, d.Denials...)
-	r.States = d.Limits
 	if r.Kind == OverLimit {
 		r.Affordable = c.Offer.affordable(c.Input, c.MaxOutput, d)
 	}

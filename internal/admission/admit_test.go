@@ -124,8 +124,8 @@ func TestRefusals(t *testing.T) {
 				if byFuse && known && g.sends.Load() != sent {
 					t.Error("something was taken, and the fuse was known to refuse")
 				}
-				if len(r.States) == 0 && (r.Kind == OverLimit || r.Kind == TooManyOpen) {
-					t.Errorf("%d states", len(r.States))
+				if len(r.Left) == 0 && (r.Kind == OverLimit || r.Kind == TooManyOpen) {
+					t.Errorf("%d limits", len(r.Left))
 				}
 				g.down.Store(false)
 				after, stillOpen := g.standing(caller)

@@ -62,8 +62,8 @@ type Refusal struct {
 	Most int64
 	// Message is the index of the message at fault.
 	Message int
-	// States are the caller's limits when they denied, in the order of Offer.Limits.
-	States []bucket.Status
+	// Left are the caller's limits when they denied, in the order of Offer.Limits.
+	Left []limits.Seen
 }
 
 // inFlightWait is the wait that is advised when too many calls are open: nobody knows

@@ -53,6 +53,9 @@ func (a *Admission) settle(ctx context.Context, t Tally) Bill {
 		return b
 	}
 	b.Settled = true
+	if left := a.reservation.Left(); left != nil {
+		a.states, a.seen = left, a.c.Now()
+	}
 	return b
 }
 

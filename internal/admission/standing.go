@@ -50,7 +50,7 @@ func (c *Controller) Standing(ctx context.Context, caller Caller) (Standing, *Re
 		if share > 0 && l.Role == limits.OfClient && status.FullIn.Seconds() >= share*l.Period.Seconds() {
 			s.ChallengeDue = true
 		}
-		s.Limits = append(s.Limits, limits.ViewOf(l, status))
+		s.Limits = append(s.Limits, caller.sees(l, status, c.Now()).View())
 	}
 	return s, nil
 }

@@ -38,3 +38,35 @@ func TestMoneyIsShownInMicroDollars(t *testing.T) {
 	err := most.Validate()
 	check.That(t, err == nil && most.Shown(most.Capacity) == 1_000_000_000_000, "%+v, %v", most, err)
 }
+
+// More than is shown to be left comes in whole units of the limit, and nothing of a pass
+// after its end.
+func TestMoreIn(t *testing.T) {
+	t.Parallel()
+	spend := newLimit(&policy.Limit{Name: "spend", Unit: policy.USDMicros, Capacity: 10_000, Period: 1_000_000 * time.Second}, bucket.OnSettle, Own)
+	tokens := newLimit(&policy.Limit{Name: "tokens", Unit: policy.Tokens, Capacity: 60, Period: time.Minute}, bucket.OnSettle, Own)
+	calls := tokens
+	calls.Life = 20 * time.Second
+	for name, tt := range map[string]struct {
+		of                 Limit
+		used, ends         time.Duration // how much of the period is used; how long the pass still lives
+		remaining          int64
+		more, full, window time.Duration
+	}{
+		"full":                         {tokens, 0, 0, 60, 0, 0, time.Minute},
+		"one is used":                  {tokens, time.Second, 0, 59, time.Second, time.Second, time.Minute},
+		"part of the next is there":    {tokens, 2300 * time.Millisecond, 0, 57, 300 * time.Millisecond, 2300 * time.Millisecond, time.Minute},
+		"nothing is left":              {tokens, time.Minute, 0, 0, time.Second, time.Minute, time.Minute},
+		"debt":                         {tokens, 70 * time.Second, 0, 0, 11 * time.Second, 70 * time.Second, time.Minute},
+		"part of a micro-dollar":       {spend, 150 * time.Second, 0, 9998, 50 * time.Second, 150 * time.Second, 1_000_000 * time.Second},
+		"of a pass":                    {tokens, time.Minute, 30 * time.Second, 0, time.Second, 30 * time.Second, time.Minute},
+		"of a pass that ends at once":  {tokens, 70 * time.Second, 5 * time.Second, 0, 5 * time.Second, 5 * time.Second, time.Minute},
+		"of what ends before it comes": {calls, 70 * time.Second, 0, 0, 11 * time.Second, 20 * time.Second, 20 * time.Second},
+	} {
+		s := Seen{tt.of, bucket.Status{Limit: tt.of.Limit, FullIn: tt.used}.After(0), tt.ends}
+		more := s.MoreIn() // the bucket admits 100 µs before its time
+		if s.Remaining() != tt.remaining || more > tt.more || more < tt.more-100*time.Microsecond || s.FullIn() != tt.full || s.Window() != tt.window {
+			t.Errorf("%s: %d, more in %s, full in %s, of %s; want %+v", name, s.Remaining(), more, s.FullIn(), s.Window(), tt)
+		}
+	}
+}

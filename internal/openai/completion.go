@@ -14,6 +14,9 @@ type Completion struct {
 	// clients of OpenAI's pass on or pass over, in either form of an answer: a header
 	// would come before a stream's reason is known.
 	Notice string `json:"notice,omitempty"`
+	// Limits are what the answer has left of the caller's limits, each as GET /v1/limits
+	// shows it. The last chunk of a stream has them: its headers were sent before.
+	Limits any `json:"limits,omitempty"`
 }
 
 // What a Completion is.

@@ -131,6 +131,7 @@ type Unit string
 const (
 	Tokens    Unit = "tokens"
 	Requests  Unit = "requests"
+	Calls     Unit = "calls"      // that a pass is good for
 	USDMicros Unit = "usd_micros" // millionths of a dollar
 )
 
@@ -182,7 +183,7 @@ const passMargin = time.Minute
 // CallsLimit is the number of calls that a pass is good for, as a limit. It refills so
 // slowly that not one call comes back during the life of the pass.
 func (p *Passes) CallsLimit() *Limit {
-	return &Limit{Name: LimitPassCalls, Unit: Requests, Capacity: int64(p.Calls), Period: (p.TTL + passMargin) * time.Duration(p.Calls)}
+	return &Limit{Name: LimitPassCalls, Unit: Calls, Capacity: int64(p.Calls), Period: (p.TTL + passMargin) * time.Duration(p.Calls)}
 }
 
 // maxCalls is the most calls of a pass whose limit keeps within maxPeriod.

@@ -132,6 +132,22 @@ type Status struct {
 	NextIn    time.Duration // until at least 1 fits; 0 if it does
 }
 
+// After is the state a time later, if nothing else happens.
+func (s Status) After(d time.Duration) Status {
+	return s.Limit.status(lasting(s.FullIn), lasting(max(0, d)))
+}
+
+// FitsIn is how long it is until a cost of at least 1 fits, if nothing else happens; 0 if
+// it does. What exceeds the capacity is taken for that.
+func (s Status) FitsIn(cost int64) time.Duration {
+	period := s.Limit.period()
+	inc, err := increment(min(cost, s.Limit.Capacity), s.Limit.Capacity, period)
+	if err != nil {
+		return 0
+	}
+	return wait(lasting(s.FullIn), 0, inc, period).duration()
+}
+
 // Abandoned is a call whose hold expired: its process died or could not reach
 // the store.
 type Abandoned struct {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -103,6 +104,22 @@ func TestRemainingAndWaitAreHonest(t *testing.T) {
 		}
 		check.Must(t, fits(tat, now+d, inc, period), "does not fit after its wait of %d", d)
 		check.Must(t, d <= 0 || !fits(tat, now+d-1, inc, period), "fits before its wait of %d is over", d)
+	})
+}
+
+// A status tells its own future: what it will be, and when a cost fits in it.
+func TestStatusKnowsItsFuture(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := Limit{Name: "l", Capacity: rapid.Int64Range(1, 1<<40).Draw(t, "capacity"), Period: drawTime(t, "period", second, 366*day).duration()}
+		now := drawTime(t, "now", 1<<50, 1<<51)
+		tat := now + drawTime(t, "ahead", -l.period(), 2*l.period())
+		s, d := l.status(tat, now), drawTime(t, "later", 0, 2*l.period())
+		check.Must(t, s.After(d.duration()) == l.status(tat, now+d) && s.After(-1) == s, "%+v, %d µs later: %+v", s, d, s.After(d.duration()))
+		cost := rapid.Int64Range(1, 2*l.Capacity).Draw(t, "cost")
+		in := s.FitsIn(cost)
+		check.Must(t, s.After(in).Remaining >= min(cost, l.Capacity), "%d does not fit after %s", cost, in)
+		check.Must(t, in == 0 || s.After(in-time.Microsecond).Remaining < cost, "%d fits before %s", cost, in)
+		check.Must(t, s.FitsIn(1) == s.NextIn, "1 fits in %s, the next in %s", s.FitsIn(1), s.NextIn)
 	})
 }
 

@@ -167,9 +167,16 @@ func (w *world) deny(b *Buckets, req Request, limit string) Denial {
 	return d.Denials[0]
 }
 
+// settle settles, after which what the receipt says is left is what the store has.
 func (w *world) settle(r *Reservation, used ...int64) {
 	w.t.Helper()
+	again := r.settled
 	check.OK(w.t, r.Settle(context.Background(), used))
+	check.Equal(w.t, len(r.Left()), len(r.charges), "limits are left")
+	for i, s := range r.Left() {
+		c := r.charges[i]
+		check.That(w.t, again || s == c.Limit.status(w.micros(r.key, c.tat()), r.b.now()), "%+v is said to be left", s)
+	}
 }
 
 // put overwrites a number attribute behind the package's back.

@@ -23,6 +23,7 @@ type Reservation struct {
 
 	mu      sync.Mutex
 	settled bool
+	left    []Status
 }
 
 // taken is a charge with what the reserve left behind of its limit.
@@ -37,6 +38,27 @@ func (r *Reservation) ID() string { return r.id }
 
 // Start is when the reservation was asked for, by this process's clock.
 func (r *Reservation) Start() time.Time { return r.start.time() }
+
+// Left is how the settle left the limits, in the order of the charges; nil before that, or
+// if it is not known.
+func (r *Reservation) Left() []Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.left
+}
+
+// look takes down how an item has the limits.
+func (r *Reservation) look(it item, now micros) {
+	left := make([]Status, len(r.charges))
+	for i, c := range r.charges {
+		tat, err := it.micros(c.tat())
+		if err != nil {
+			return
+		}
+		left[i] = c.Limit.status(tat, now)
+	}
+	r.left = left
+}
 
 // receipt is what remains of an attempt that applied, or of which an earlier send did.
 func (a *attempt) receipt(w written, now micros) (*Reservation, error) {

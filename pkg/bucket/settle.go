@@ -98,10 +98,12 @@ func (r *Reservation) settle(ctx context.Context, changes []change) error {
 		if w.applied {
 			b.memory.put(r.key, w.item, 0)
 			// The call is over: time to clear up what the reserve came across.
-			_, _ = b.sweep(ctx, r.key, w.item, now)
+			it, _ := b.sweep(ctx, r.key, w.item, now)
+			r.look(it, b.now())
 			return nil
 		}
 		if !w.item.hasHold(r.id, r.hold) {
+			r.look(w.item, b.now())
 			return nil // settled by an earlier send, or swept
 		}
 		for i := range changes {

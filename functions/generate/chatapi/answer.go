@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/admission"
+	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
@@ -40,7 +41,7 @@ func (x *exchange) begin() {
 func (x *exchange) success(contentType string) {
 	h, call := x.w.Header(), x.admission.Call
 	h.Set("Content-Type", contentType)
-	x.h.limitHeaders(h, call.Offer, x.admission.Limits, nil)
+	x.h.limitHeaders(h, call.Offer, x.admission.Left(), nil)
 	callHeaders(h, call)
 }
 
@@ -110,18 +111,27 @@ func (x *exchange) stream(answer provider.Answer) *openai.Error {
 	x.settle()
 	last := x.completion(openai.ChunkObject)
 	last.Choices, last.Notice = []openai.Choice{{Delta: &openai.Delta{}, FinishReason: &x.meter.FinishReason}}, x.empty()
-	x.out.event(openai.Encode(last))
 	if x.req.StreamOptions.IncludeUsage {
-		c := x.completion(openai.ChunkObject)
-		c.Usage = x.usage()
-		x.out.event(openai.Encode(c))
+		x.out.event(openai.Encode(last))
+		last = x.completion(openai.ChunkObject)
+		last.Usage = x.usage()
 	}
+	last.Limits = views(x.admission.Left())
+	x.out.event(openai.Encode(last))
 	x.out.event([]byte(openai.Done))
 	return nil
 }
 
 // shows reports whether a part has something for the caller to read.
 func shows(p provider.Part) bool { return p.Content != "" || p.Refusal != "" || p.Reasoning != "" }
+
+func views(left []limits.Seen) []limits.View {
+	list := make([]limits.View, len(left))
+	for i, l := range left {
+		list[i] = l.View()
+	}
+	return list
+}
 
 // deltaOf is a part's text as a chunk carries it.
 func deltaOf(p provider.Part) *openai.Delta {

@@ -102,7 +102,7 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request, e *entry, id ide
 		callHeaders(w.Header(), call)
 	}
 	if refusal.Kind == admission.OverLimit {
-		h.limitHeaders(w.Header(), call.Offer, refusal.States, refusal)
+		h.limitHeaders(w.Header(), call.Offer, refusal.Left, refusal)
 	}
 	h.learnDenied(r.Context(), id, refusal)
 	return nil, h.refused(r, refusal, id, call.Offer.Feature.Name)

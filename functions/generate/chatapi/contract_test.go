@@ -20,6 +20,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
@@ -78,7 +79,7 @@ func list(t *testing.T, a answer, header string) []item {
 var userPolicy = []item{
 	{"requests", map[string]any{"q": int64(60), "w": int64(60)}},
 	{"tokens", map[string]any{"q": int64(50_000), "w": int64(3_600), "qu": "tokens"}},
-	{"spend", map[string]any{"q": int64(2_000_000), "w": int64(86_400)}},
+	{"spend", map[string]any{"q": int64(2_000_000), "w": int64(86_400), "qu": "usd_micros"}},
 }
 
 var items = cmp.AllowUnexported(item{})
@@ -216,16 +217,15 @@ func TestStreamedAnswer(t *testing.T) {
 	}
 }
 
-// The headers of an admission say how the limits stand with the worst case
-// taken: streams send them before they know better.
-func TestHeadersOfAdmission(t *testing.T) {
+// The headers of an answer in one piece say how the limits stand after the settle. Those
+// of a stream, which come before, have the worst case taken; its last chunk says the rest.
+func TestHeadersOfSuccess(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	g.freeze(0)
-	for _, stream := range []string{"false", "true"} {
-		user := g.token("user-"+stream, "")
-		body := strings.TrimSuffix(chatBody("docqa", "Hi"), "}") + `,"stream":` + stream + `}`
-		a := g.chat(user, body)
+	for body, settled := range map[string]bool{`}`: true, `,"stream":true}`: false, `,"stream":true,"stream_options":{"include_usage":true}}`: false} {
+		user := g.token(strconv.Itoa(len(body)), "")
+		a := g.chat(user, strings.TrimSuffix(chatBody("docqa", "Hi"), "}")+body)
 		if a.status != http.StatusOK {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
@@ -233,27 +233,37 @@ func TestHeadersOfAdmission(t *testing.T) {
 			t.Errorf("RateLimit-Policy (-want +got):\n%s", diff)
 		}
 		calls := g.upstream.Calls()
-		input := int64(calls[len(calls)-1].PromptTokens)
-		worst := input + 800
-		cost := (input*400_000 + 800*1_600_000 + 999_999) / 1_000_000 // micro-dollars
+		call := calls[len(calls)-1]
+		used := price.Usage{Input: int64(call.PromptTokens), Output: 800}
+		if settled {
+			used = call.Billed
+		}
+		tokens, cost := used.Total(), testPrices.Cost(used).MicroDollars()
 		// A token is 72 ms, a micro-dollar 43.2 ms, a request 1 s.
-		tokenReset := time.Duration(worst) * 72 * time.Millisecond
 		want := []item{
 			{"requests", map[string]any{"r": int64(59), "t": int64(1)}},
-			{"tokens", map[string]any{"r": 50_000 - worst, "t": openai.Seconds(tokenReset)}},
-			{"spend", map[string]any{"r": 2_000_000 - cost, "t": openai.Seconds(time.Duration(cost) * 43200 * time.Microsecond)}},
+			{"tokens", map[string]any{"r": 50_000 - tokens, "t": int64(1)}},
+			{"spend", map[string]any{"r": 2_000_000 - cost, "t": int64(1)}},
 		}
 		if diff := cmp.Diff(want, list(t, a, "RateLimit"), items); diff != "" {
 			t.Errorf("RateLimit (-want +got):\n%s", diff)
 		}
 		for name, want := range map[string]string{
-			"X-Ratelimit-Limit-Tokens": "50000", "X-Ratelimit-Remaining-Tokens": strconv.FormatInt(50_000-worst, 10),
-			"X-Ratelimit-Reset-Tokens": tokenReset.String(), "X-Ratelimit-Limit-Requests": "60",
+			"X-Ratelimit-Limit-Tokens": "50000", "X-Ratelimit-Remaining-Tokens": strconv.FormatInt(50_000-tokens, 10),
+			"X-Ratelimit-Reset-Tokens": (time.Duration(tokens) * 72 * time.Millisecond).String(), "X-Ratelimit-Limit-Requests": "60",
 			"X-Ratelimit-Remaining-Requests": "59", "X-Ratelimit-Reset-Requests": "1s",
 			"X-Max-Output-Tokens": "800", "X-Input-Truncated": "", "X-Should-Retry": "", "Retry-After": "",
 		} {
 			if got := a.header.Get(name); got != want {
 				t.Errorf("%s: %q, want %q", name, got, want)
+			}
+		}
+		chunks := streamed(a.body)
+		for i, chunk := range chunks {
+			if last := i == len(chunks)-2; last != strings.Contains(chunk, `"limits":[`) {
+				t.Errorf("chunk %d of %d: %s", i, len(chunks), chunk)
+			} else if last {
+				g.wantViews(chunk, user)
 			}
 		}
 	}
@@ -281,6 +291,16 @@ func TestResetIsRoundedUp(t *testing.T) {
 		if got := ceilMillis(d).String(); got != want {
 			t.Errorf("%d: %s, want %s", d, got, want)
 		}
+	}
+}
+
+// wantViews asserts that a chunk tells the limits as GET /v1/limits does.
+func (g *rig) wantViews(chunk, token string) {
+	g.t.Helper()
+	got := decodeJSON(g.t, chunk).(map[string]any)["limits"].([]any)
+	want := decodeJSON(g.t, g.do(g.request(http.MethodGet, "/v1/limits", token, "")).body).(map[string]any)["limits"].([]any)
+	if len(got) == 0 || !cmp.Equal(got, want[:len(got)]) { // beyond those of the call are the quotas of other features
+		g.t.Errorf("the last chunk has %v, want %v", got, want)
 	}
 }
 
@@ -326,11 +346,14 @@ func (g *rig) denial(t *testing.T, a answer, limit, unit string) wireError {
 		}
 		return e
 	}
-	if got := list(t, a, "RateLimit"); len(got) != 1 || got[0].name != limit || got[0].params["t"] != *e.RetryAfter || got[0].params["r"] != *e.Remaining {
-		t.Errorf("RateLimit %v", got)
+	states, policies := list(t, a, "RateLimit"), list(t, a, "RateLimit-Policy")
+	if len(states) != len(policies) || len(states) < 2 {
+		t.Errorf("RateLimit %v, RateLimit-Policy %v", states, policies)
 	}
-	if all := list(t, a, "RateLimit-Policy"); !slices.ContainsFunc(all, func(i item) bool { return i.name == limit }) || len(all) < 2 {
-		t.Errorf("RateLimit-Policy %v", all)
+	for i, s := range states {
+		if s.name != policies[i].name || s.name == limit && (s.params["r"] != *e.Remaining || s.params["t"].(int64) < 1 || s.params["t"].(int64) > *e.RetryAfter) {
+			t.Errorf("RateLimit %v after %v: %+v", s, policies[i], e)
+		}
 	}
 	for _, name := range []string{"Limit-Tokens", "Remaining-Tokens", "Limit-Requests", "Remaining-Requests", "Reset-Tokens", "Reset-Requests"} {
 		value := a.header.Get("X-Ratelimit-" + name)

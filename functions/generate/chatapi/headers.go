@@ -12,7 +12,6 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
-	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
 // exposed names every header of ours that a page of another origin may read.
@@ -23,44 +22,54 @@ var exposed = strings.Join([]string{
 	"x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests",
 }, ", ")
 
-// limitHeaders tells the state of the limits: all of them after an admission,
-// the one that denied after a denial.
-func (h *Handler) limitHeaders(header http.Header, o *admission.Offer, states []bucket.Status, denied *admission.Refusal) {
+// limitHeaders tells what is left of all limits of a caller, on a success and on a denial
+// alike. RateLimit and RateLimit-Policy are those of
+// draft-ietf-httpapi-ratelimit-headers-11, which says:
+//
+//   - of t (4.1.2): "the number of seconds within which the client can use no more than the
+//     available quota". Ours refill evenly, so that this ends when the next unit is there. It
+//     is rounded up, as a wait has to be, and 0 if the limit is full;
+//   - of Retry-After (6): its value "SHOULD NOT reference a point in time earlier than the
+//     end of the effective window". It does not: what was denied is more than r.
+//
+// denied is nil on a success.
+func (h *Handler) limitHeaders(header http.Header, o *admission.Offer, left []limits.Seen, denied *admission.Refusal) {
 	header.Set("RateLimit-Policy", h.policies[o])
 	var list strings.Builder
-	for i, s := range states {
-		name, remaining, seconds := s.Limit.Name, o.Limits[i].Shown(s.Remaining), openai.Seconds(s.FullIn)
-		if denied != nil {
-			if name != denied.Limit.Name {
-				continue
-			}
-			seconds = openai.Seconds(denied.Wait)
-		}
-		if list.Len() > 0 {
+	for i, l := range left {
+		if i > 0 {
 			list.WriteString(", ")
 		}
-		list.WriteString(`"` + name + `";r=` + strconv.FormatInt(remaining, 10) + `;t=` + strconv.FormatInt(seconds, 10))
+		more := l.MoreIn()
+		if denied != nil && denied.Limit.Name == l.Name {
+			more = min(more, denied.Wait) // a call may have needed a part of a micro-dollar
+		}
+		fmt.Fprintf(&list, `"%s";r=%d;t=%d`, l.Name, l.Remaining(), openai.Seconds(more))
 	}
 	header.Set("RateLimit", list.String())
-	tightest(header, "tokens", policy.Tokens, o, states)
-	tightest(header, "requests", policy.Requests, o, states)
+	tightest(header, "Tokens", policy.Tokens, left)
+	tightest(header, "Requests", policy.Requests, left)
 }
 
-// tightest sets the headers that OpenAI's clients know for the limit of a unit
-// with the least remaining.
-func tightest(h http.Header, suffix string, unit policy.Unit, o *admission.Offer, states []bucket.Status) {
-	var least *bucket.Status
-	for i := range states {
-		if o.Limits[i].Unit == unit && (least == nil || states[i].Remaining < least.Remaining) {
-			least = &states[i]
+// tightest sets the headers that OpenAI's clients know for the limit of a unit with the
+// least remaining. More requests than a pass has calls left would be too many.
+func tightest(h http.Header, suffix string, unit policy.Unit, left []limits.Seen) {
+	var least *limits.Seen
+	most := int64(math.MaxInt64)
+	for i, l := range left {
+		switch {
+		case l.Unit == unit && (least == nil || l.Remaining() < least.Remaining()):
+			least = &left[i]
+		case l.Unit == policy.Calls && unit == policy.Requests:
+			most = l.Remaining()
 		}
 	}
 	if least == nil {
 		return
 	}
-	h.Set("X-Ratelimit-Limit-"+suffix, strconv.FormatInt(least.Limit.Capacity, 10))
-	h.Set("X-Ratelimit-Remaining-"+suffix, strconv.FormatInt(least.Remaining, 10))
-	h.Set("X-Ratelimit-Reset-"+suffix, ceilMillis(least.FullIn).String())
+	h.Set("X-Ratelimit-Limit-"+suffix, strconv.FormatInt(least.Capacity, 10))
+	h.Set("X-Ratelimit-Remaining-"+suffix, strconv.FormatInt(min(most, least.Remaining()), 10))
+	h.Set("X-Ratelimit-Reset-"+suffix, ceilMillis(least.FullIn()).String())
 }
 
 // ceilMillis rounds up, but for the longest Durations, which cannot be.
@@ -78,9 +87,9 @@ func policyHeader(list []limits.Limit) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, `"%s";q=%d;w=%d`, l.Name, l.Shown(l.Capacity), int64(l.Period.Seconds()))
-		if l.Unit == policy.Tokens {
-			b.WriteString(`;qu="tokens"`)
+		fmt.Fprintf(&b, `"%s";q=%d;w=%d`, l.Name, l.Shown(l.Capacity), int64(l.Window().Seconds()))
+		if l.Unit != policy.Requests { // the draft's default
+			fmt.Fprintf(&b, `;qu="%s"`, l.Unit)
 		}
 	}
 	return b.String()

@@ -59,7 +59,7 @@ func (h *Handler) identifyAnonymous(r *http.Request) (identity, *openai.Error) {
 		if err != nil {
 			return identity{}, h.challengeFailed(r, err)
 		}
-		caller := admission.Caller{Kind: limits.Pass, ID: pass.ID, Tier: tier}
+		caller := admission.Caller{Kind: limits.Pass, ID: pass.ID, Tier: tier, Ends: pass.Expires}
 		for _, network := range at.networks {
 			caller.Networks = append(caller.Networks, limits.Network.Key(network))
 		}

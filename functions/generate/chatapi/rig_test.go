@@ -2,6 +2,7 @@ package chatapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -316,6 +317,19 @@ func (g *rig) logged(message string) [][]byte {
 		}
 	}
 	return lines
+}
+
+// reserved is how many tokens the last call that was admitted reserved, by the log.
+func (g *rig) reserved() (tokens int64) {
+	g.t.Helper()
+	for _, line := range g.logged("request") {
+		var l struct{ Reserved struct{ Tokens int64 } }
+		if err := json.Unmarshal(line, &l); err != nil {
+			g.t.Fatal(err)
+		}
+		tokens = cmp.Or(l.Reserved.Tokens, tokens)
+	}
+	return tokens
 }
 
 func (g *rig) spendEvents() []spendEvent {
