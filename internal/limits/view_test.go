@@ -28,7 +28,7 @@ func TestMoneyIsShownInMicroDollars(t *testing.T) {
 	if want := (Left{1, 999_900, 0}); view.Left != want {
 		t.Errorf("%+v, want %+v", view.Left, want)
 	}
-	if got := LeftOf(l, bucket.Status{FullIn: math.MaxInt64, NextIn: math.MaxInt64}); got.Reset <= 0 || got.RetryAfter <= 0 {
+	if got := LeftOf(l, bucket.Status{Limit: l.Limit, FullIn: math.MaxInt64, NextIn: math.MaxInt64}); got.Reset <= 0 || got.RetryAfter <= 0 {
 		t.Errorf("waits without end come out as %+v", got)
 	}
 	tokens := newLimit(&policy.Limit{Name: "tokens", Unit: policy.Tokens, Capacity: 7, Period: time.Hour}, bucket.OnSettle, Own)
