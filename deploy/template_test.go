@@ -298,7 +298,7 @@ func canary(s *stack, p *problems) {
 	p.equal("strategy", s.get(groups[0], "DeploymentConfigName"), "CodeDeployDefault.LambdaCanary10Percent5Minutes")
 	p.equal("rollback", s.get(groups[0], "AutoRollbackConfiguration", "Enabled"), true)
 	p.equal("rollback on", strings.Contains(fmt.Sprint(s.get(groups[0], "AutoRollbackConfiguration", "Events")), "DEPLOYMENT_STOP_ON_ALARM"), true)
-	p.equal("alarms", s.get(groups[0], "AlarmConfiguration"), "map[Alarms:[map[Name:<NewVersionErrors>]] Enabled:true]")
+	p.equal("alarms", s.get(groups[0], "AlarmConfiguration"), "map[Alarms:[map[Name:<NewVersionErrors>] map[Name:<NewVersionFailed>]] Enabled:true]")
 	p.equal("alias", s.resources["GenerateAliaslive"]["UpdatePolicy"],
 		"map[CodeDeployLambdaAliasUpdate:map[ApplicationName:<ServerlessDeploymentApplication> DeploymentGroupName:<"+groups[0]+">]]")
 	// A version is published when a parameter has another value: a version's description
@@ -326,25 +326,27 @@ func canary(s *stack, p *problems) {
 		p.equal("dimensions of "+id, at(stat, "Metric", "Dimensions"),
 			"[map[Name:FunctionName Value:<Generate>] map[Name:Resource Value:<Generate>:live] map[Name:ExecutedVersion Value:"+version+"]]")
 	}
+	p.equal("dimensions of Failed", s.get("NewVersionFailed", "Dimensions"), "[map[Name:Version Value:"+version+"]]")
 	takesBack(s, p)
 }
 
-// minute is what a version did in a minute.
-type minute struct{ errors, calls float64 }
+// minute is what a version did in a minute: calls, those that ended in an error of Lambda's,
+// and of those that got as far as a model, or met a fault on the way, how many were at fault.
+type minute struct{ errors, calls, failed, made float64 }
 
 // takesBack: a broken version is taken back within the five minutes of the canary, a good
 // one through a burst of starts is not.
 func takesBack(s *stack, p *problems) {
-	threshold, _ := s.get("NewVersionErrors", "Threshold").(float64)
-	window, _ := s.get("NewVersionErrors", "EvaluationPeriods").(float64)
-	needed, _ := s.get("NewVersionErrors", "DatapointsToAlarm").(float64)
-	// An alarm of the share is raised when so many of the last minutes are above the
+	// An alarm of a share is raised when so many of the last minutes are above the
 	// threshold; a minute without calls has no share, and breaches nothing.
-	raised := func(minutes []minute) bool {
+	raised := func(alarm string, minutes []minute, share func(minute) (of, all float64)) bool {
+		threshold, _ := s.get(alarm, "Threshold").(float64)
+		window, _ := s.get(alarm, "EvaluationPeriods").(float64)
+		needed, _ := s.get(alarm, "DatapointsToAlarm").(float64)
 		for end := range minutes {
 			bad := 0.0
 			for _, m := range minutes[max(0, end+1-int(window)) : end+1] {
-				if m.calls > 0 && 100*m.errors/m.calls >= threshold {
+				if of, all := share(m); all > 0 && of/all >= threshold {
 					bad++
 				}
 			}
@@ -359,19 +361,27 @@ func takesBack(s *stack, p *problems) {
 		minutes []minute
 		want    bool
 	}{
-		"it never starts":          {[]minute{{40, 40}, {38, 38}, {41, 41}}, true},
-		"it never starts, seldom":  {[]minute{{1, 1}, {none, none}, {none, none}, {1, 1}}, true},
-		"a third of its calls die": {[]minute{{33, 100}, {35, 100}, {31, 100}}, true},
-		"all is well":              {[]minute{{none, 100}, {none, 100}, {none, 100}, {none, 100}, {none, 100}}, false},
-		"one call died":            {[]minute{{none, 2}, {1, 1}, {none, 3}, {none, 2}, {none, 1}}, false},
-		"one in a hundred dies":    {[]minute{{1, 100}, {1, 100}, {1, 100}, {1, 100}, {1, 100}}, false},
+		"it never starts":          {[]minute{{40, 40, none, none}, {38, 38, none, none}, {41, 41, none, none}}, true},
+		"it never starts, seldom":  {[]minute{{1, 1, none, none}, {}, {}, {1, 1, none, none}}, true},
+		"a third of its calls die": {[]minute{{33, 100, none, 60}, {35, 100, none, 60}, {31, 100, none, 60}}, true},
+		"all is well":              {[]minute{{none, 100, none, 90}, {none, 100, none, 90}, {none, 100, none, 90}, {none, 100, none, 90}, {none, 100, none, 90}}, false},
+		"one call died":            {[]minute{{none, 2, none, 2}, {1, 1, none, none}, {none, 3, none, 3}, {none, 2, none, 2}, {none, 1, none, 1}}, false},
+		"one in a hundred dies":    {[]minute{{1, 100, none, 99}, {1, 100, none, 99}, {1, 100, none, 99}, {1, 100, none, 99}, {1, 100, none, 99}}, false},
+		// What panics is answered, with 500; so is, with 502, what meets a wrong key.
+		"it panics":                     {[]minute{{none, 40, 40, 40}, {none, 38, 38, 38}}, true},
+		"a wrong key, in a flood":       {[]minute{{none, 5000, 30, 30}, {none, 5000, 28, 28}}, true},
+		"a third of its models":         {[]minute{{none, 90, 30, 90}, {none, 100, 35, 90}, {none, 80, 29, 80}}, true},
+		"one call panicked":             {[]minute{{none, 2, none, 2}, {none, 1, 1, 1}, {none, 3, none, 3}, {none, 2, none, 2}, {none, 1, none, 1}}, false},
+		"everybody is refused, rightly": {[]minute{{none, 5000, none, none}, {none, 5000, none, none}}, false},
 		// A flood starts 1,000 containers, 100 of the new version, at 40 a second: for 25 s,
 		// which may lie in two minutes, those that wait for more than 9 s fail. Then all serve.
-		"a burst of starts":                {[]minute{{none, 100}, {64, 500}, {none, 1500}, {none, 1500}, {none, 100}}, false},
-		"a burst between two minutes":      {[]minute{{none, 100}, {30, 60}, {34, 1100}, {none, 1500}, {none, 100}}, false},
-		"a burst as the deployment begins": {[]minute{{64, 80}, {none, 1500}, {none, 1500}, {none, 1500}, {none, 100}}, false},
+		"a burst of starts":                {[]minute{{none, 100, none, 90}, {64, 500, none, 400}, {none, 1500, none, 1200}, {none, 1500, none, 1200}, {none, 100, none, 90}}, false},
+		"a burst between two minutes":      {[]minute{{none, 100, none, 90}, {30, 60, none, 30}, {34, 1100, none, 1000}, {none, 1500, none, 1200}, {none, 100, none, 90}}, false},
+		"a burst as the deployment begins": {[]minute{{64, 80, none, 16}, {none, 1500, none, 1200}, {none, 1500, none, 1200}, {none, 1500, none, 1200}, {none, 100, none, 90}}, false},
 	} {
-		p.equal("taking a version back: "+name, raised(test.minutes), test.want)
+		got := raised("NewVersionErrors", test.minutes, func(m minute) (of, all float64) { return 100 * m.errors, m.calls }) ||
+			raised("NewVersionFailed", test.minutes, func(m minute) (of, all float64) { return m.failed, m.made })
+		p.equal("taking a version back: "+name, got, test.want)
 	}
 }
 
@@ -406,6 +416,9 @@ func alarms(s *stack, p *problems) {
 		"SpendAlarmErrors":   "AWS/Lambda Errors Sum 300 x 2 GreaterThanOrEqualToThreshold 1 notBreaching",
 		"GenerateErrors":     "AWS/Lambda Errors Sum 300 x 1 GreaterThanOrEqualToThreshold 5 notBreaching",
 		"NewVersionErrors":   "<nil> <nil> <nil> <nil> x 5 GreaterThanOrEqualToThreshold 25 notBreaching",
+		"NewVersionFailed":   "fuse Failed Average 60 x 5 GreaterThanOrEqualToThreshold 0.25 notBreaching",
+		"ApiErrors":          "AWS/ApiGateway 5XXError Average 300 x 2 GreaterThanOrEqualToThreshold 0.2 notBreaching",
+		"ProviderFailed":     "fuse ProviderFailed Average 300 x 2 GreaterThanOrEqualToThreshold 0.5 notBreaching",
 		"ClearLimitErrors":   "AWS/Lambda Errors Sum 300 x 1 GreaterThanOrEqualToThreshold 1 notBreaching",
 		"DeadLettersWaiting": "AWS/SQS ApproximateNumberOfMessagesVisible Maximum 300 x 1 GreaterThanOrEqualToThreshold 1 notBreaching",
 		"StoreUnavailable":   "fuse Denied Sum 60 x 3 GreaterThanOrEqualToThreshold 5 notBreaching",
@@ -418,7 +431,8 @@ func alarms(s *stack, p *problems) {
 			" ", get("ComparisonOperator"), " ", get("Threshold"), " ", get("TreatMissingData")), want)
 	}
 	for name, want := range map[string]string{
-		"SpendHigh": "<nil>", "SpendAlarmStopped": "<nil>",
+		"SpendHigh": "<nil>", "SpendAlarmStopped": "<nil>", "ProviderFailed": "<nil>",
+		"ApiErrors":          "[map[Name:ApiName Value:fuse] map[Name:Stage Value:prod]]",
 		"SpendAlarmErrors":   "[map[Name:FunctionName Value:<SpendAlarm>]]",
 		"GenerateErrors":     "[map[Name:FunctionName Value:<Generate>]]",
 		"ClearLimitErrors":   "[map[Name:FunctionName Value:<ClearLimit>]]",
@@ -429,7 +443,7 @@ func alarms(s *stack, p *problems) {
 	} {
 		p.equal("dimensions of "+name, s.get(name, "Dimensions"), want)
 	}
-	p.equal("alarms", len(s.ofType("AWS::CloudWatch::Alarm")), 11)
+	p.equal("alarms", len(s.ofType("AWS::CloudWatch::Alarm")), 14)
 	for _, name := range s.ofType("AWS::CloudWatch::Alarm") {
 		p.equal("actions of "+name, s.get(name, "AlarmActions"), "[<Topic>]")
 		p.equal("enabled "+name, s.get(name, "ActionsEnabled") == false, false)
@@ -730,7 +744,11 @@ func TestMutations(t *testing.T) {
 		{"functions", "Architectures: [arm64]", "Architectures: [x86_64]"},
 		{"functions", "          TOPIC_ARN: !Ref Topic\n", ""},
 		{"functions", "TOKENFUSE_ENDPOINT: !Sub https://${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}/${StageName}", "TOKENFUSE_ENDPOINT: !Sub https://${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}/${StageName}/v1"},
-		{"canary", "        Alarms: [!Ref NewVersionErrors]\n", ""},
+		{"canary", "        Alarms: [!Ref NewVersionErrors, !Ref NewVersionFailed]\n", ""},
+		{"canary", "Alarms: [!Ref NewVersionErrors, !Ref NewVersionFailed]", "Alarms: [!Ref NewVersionErrors]"},
+		{"canary", "      Threshold: 0.25\n", "      Threshold: 0.5\n"},
+		{"canary", "Dimensions: [{Name: Version, Value: !GetAtt Generate.Version.Version}]", "Dimensions: [{Name: Version, Value: live}]"},
+		{"alarms", "MetricName: 5XXError", "MetricName: 5xx"},
 		{"canary", "!GetAtt Generate.Version.Version", "$LATEST"},
 		{"canary", ", secrets ${SecretsRevision}", ""},
 		{"canary", "      VersionDescription:", "      # "},

@@ -34,6 +34,7 @@ func (w *world) written() map[string][]string {
 			dimensions := texts(list(at(d, "Dimensions"))[0])
 			for _, m := range list(at(d, "Metrics")) {
 				name := metricName(at(m, "Name").(string), dimensions...)
+				all[name] = append(all[name], "")
 				for _, dimension := range dimensions {
 					all[name] = append(all[name], dimension+"="+fmt.Sprint(line[dimension]))
 				}

@@ -126,7 +126,8 @@ func newWorld(t *testing.T, s *stack) *world {
 func (w *world) newGenerate(limits bucket.Options, network http.RoundTripper, opts ...func(*dynamodb.Options)) *chatapi.Handler {
 	w.t.Helper()
 	h, err := chatapi.Build(w.t.Context(), chatapi.Parts{Policy: w.policy, DynamoDB: w.db(network, opts...), Bucket: limits, Ledger: w.ledger(network, opts...),
-		Secret: secret, Log: w.log("Generate"), Metrics: emf.New(&w.metrics, w.namespace("Generate"), w.now), Now: w.now})
+		Secret: secret, Log: w.log("Generate"), Metrics: emf.New(&w.metrics, w.namespace("Generate"), w.now), Now: w.now,
+		Version: w.stack.get("GenerateAliaslive", "FunctionVersion").(string)})
 	check.OK(w.t, err)
 	return h
 }

@@ -114,7 +114,16 @@ func (g *rig) store() http.Handler {
 // start starts a function. Its log must show no secret, whatever the test does.
 func (g *rig) start(name string, env ...string) *runtimeapi.Function {
 	g.t.Helper()
-	f, err := runtimeapi.Start(g.t.Context(), program(g.t, name), g.dir, append(g.env, env...)...)
+	return g.run(name, "", env...)
+}
+
+// run is start, of another program under that name if path is not "".
+func (g *rig) run(name, path string, env ...string) *runtimeapi.Function {
+	g.t.Helper()
+	if path == "" {
+		path = program(g.t, name)
+	}
+	f, err := runtimeapi.Start(g.t.Context(), path, g.dir, append(g.env, env...)...)
 	check.OK(g.t, err)
 	g.t.Cleanup(func() {
 		f.Close()

@@ -49,6 +49,7 @@ func build(ctx context.Context) (any, error) {
 		AWS:      cfg,
 		Log:      slog.Default(),
 		Metrics:  emf.New(os.Stdout, environ.MetricsNamespace(), time.Now),
+		Version:  os.Getenv("AWS_LAMBDA_FUNCTION_VERSION"),
 	})
 	return lambdahttp.Stream(h), err
 }

@@ -14,7 +14,11 @@ package provider
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"slices"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
@@ -112,6 +116,22 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// Unusable reports whether nobody can call this model as it is configured: its key, its
+// name or its address is wrong, or the key may not use it.
+func (e *Error) Unusable() bool {
+	var dns *net.DNSError
+	switch {
+	case e.Status == http.StatusUnauthorized, e.Status == http.StatusForbidden, e.Status == http.StatusNotFound:
+		return true
+	case errors.As(e.Err, &dns):
+		return dns.IsNotFound
+	}
+	return slices.Contains(unusable, e.Code)
+}
+
+// unusable are words of providers that say so with another status, such as 400.
+var unusable = []string{"invalid_api_key", "API_KEY_INVALID", "model_not_found", "invalid_model", "unknown_model", "DeploymentNotFound"}
 
 // Billed reports whether the provider may have charged for the call.
 func (e *Error) Billed() bool { return e.Failure != Unreachable && e.Failure != Refused }

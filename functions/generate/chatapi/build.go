@@ -38,6 +38,7 @@ type Parts struct {
 	AWS      aws.Config // region and credentials of Bedrock; not needed without it
 	Log      *slog.Logger
 	Metrics  *emf.Writer      // nil: none
+	Version  string           // of the function, as Lambda counts it; "": it has none
 	Now      func() time.Time // nil: time.Now
 	Silence  time.Duration    // of a stream, after which a comment is sent; 0: 10 s
 	// Providers are called in place of the policy's, by name; nil: those are.
@@ -62,7 +63,7 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 	if p.Now == nil {
 		p.Now = time.Now
 	}
-	h := &Handler{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Now: p.Now, providers: p.Providers, wrong: newWrongs(), plans: &strangers{}, unsaid: &atomic.Bool{}, refusedToken: p.RefusedToken,
+	h := &Handler{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Version: p.Version, Now: p.Now, providers: p.Providers, wrong: newWrongs(), plans: &strangers{}, unsaid: &atomic.Bool{}, refusedToken: p.RefusedToken,
 		silence: cmp.Or(p.Silence, defaultSilence), started: p.Now()}
 	for _, part := range []func(context.Context, *Handler) error{p.callProviders, p.source, p.anonymous, p.challenge, p.verifier, p.admission} {
 		if err := part(ctx, h); err != nil {

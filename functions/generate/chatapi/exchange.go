@@ -133,6 +133,7 @@ func (x *exchange) failed(err error) *openai.Error {
 	if e := x.blamed(p); e != nil {
 		return e
 	}
+	x.entry.unusable = p.Unusable()
 	c, what := openai.ProviderError, "The model failed to answer."
 	if p.Failure == provider.Timeout {
 		c, what = openai.ProviderTimeout, "The model did not answer in time."

@@ -57,6 +57,7 @@ type Handler struct {
 
 	Log     *slog.Logger
 	Metrics *emf.Writer // nil: none
+	Version string      // of the function, as Lambda counts it; "": it has none
 	Now     func() time.Time
 
 	admission    *admission.Controller
@@ -76,13 +77,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := requestID(r.Context())
 	ctx := context.WithValue(r.Context(), loggerKey{}, h.Log.With("request_id", id))
 	r = r.WithContext(ctx)
-	e := &entry{outcome: "answered", start: h.Now()}
+	e := &entry{outcome: outcomeAnswered, start: h.Now()}
 	w.Header().Set("X-Request-Id", id)
 	w.Header().Set("Cache-Control", "no-store")
 	defer func() {
 		e.log(ctx, lambdahttp.KnownMethod(r.Method), shown(r), h.Now())
 		if h.Metrics != nil {
-			h.Metrics.Write(e.metrics()...)
+			h.Metrics.Write(e.metrics(h.Version)...)
 		}
 	}()
 	defer func() {

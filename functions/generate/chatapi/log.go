@@ -11,6 +11,9 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
+// outcomeAnswered is that of a request that got what it asked for.
+const outcomeAnswered = "answered"
+
 // entry is what the log says of a request when it has ended: never prompt or
 // answer text.
 type entry struct {
@@ -27,6 +30,7 @@ type entry struct {
 	asking    time.Duration // how long the admission took: store and pools
 	calling   time.Duration // how long the provider took; 0: it was not called
 	overran   string        // the model that ignored its output cap
+	unusable  bool          // the model cannot be called: its key, its name or its address is wrong
 }
 
 func (e *entry) identify(id identity) { e.identity, e.known = id, true }
@@ -57,39 +61,57 @@ func (e *entry) log(ctx context.Context, method, path string, now time.Time) {
 	logger(ctx).LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
 }
 
-// metrics are what CloudWatch shows of a chat request: few dimensions, no ids.
-func (e *entry) metrics() []emf.Group {
-	if e.feature == "" {
-		return nil
-	}
-	offer := emf.Group{Dimensions: []emf.Dimension{{Name: "Feature", Value: e.feature}, {Name: "Tier", Value: e.identity.Tier.Name}}}
-	add := func(name string, unit emf.Unit, value float64) {
-		offer.Metrics = append(offer.Metrics, emf.Metric{Name: name, Unit: unit, Value: value})
+// metrics are what CloudWatch shows of a request: few dimensions, no ids. version is the
+// function's; "" leaves out what is told by it.
+func (e *entry) metrics(version string) []emf.Group {
+	var offer, all, denied, refused, release, overran emf.Group
+	one := func(name string) []emf.Metric { return []emf.Metric{{Name: name, Unit: emf.Count, Value: 1}} }
+	if e.feature != "" {
+		offer.Dimensions = []emf.Dimension{{Name: "Feature", Value: e.feature}, {Name: "Tier", Value: e.identity.Tier.Name}}
 	}
 	if e.asking > 0 {
-		add("AdmissionLatency", emf.Milliseconds, milliseconds(e.asking))
+		offer.Metrics = append(offer.Metrics, emf.Metric{Name: "AdmissionLatency", Unit: emf.Milliseconds, Value: milliseconds(e.asking)})
 	}
-	var denied, overran emf.Group
 	if e.overran != "" {
-		overran = emf.Group{Dimensions: []emf.Dimension{{Name: "Model", Value: e.overran}}, Metrics: []emf.Metric{{Name: "OutputCapIgnored", Unit: emf.Count, Value: 1}}}
+		overran = emf.Group{Dimensions: []emf.Dimension{{Name: "Model", Value: e.overran}}, Metrics: one("OutputCapIgnored")}
 	}
 	switch {
 	case e.admission != nil:
-		add("Admitted", emf.Count, 1)
-		add("ReservedUSD", emf.None, dollars(e.admission.Call.Worst.Money))
-		add("SettledUSD", emf.None, dollars(e.bill.Cost))
-		add("ProviderLatency", emf.Milliseconds, milliseconds(e.calling))
-		if e.outcome == string(openai.ProviderError) || e.outcome == string(openai.ProviderTimeout) {
-			add("ProviderFailed", emf.Count, 1)
-		}
-	case e.outcome == string(openai.ChallengeRequired):
-		add("Challenged", emf.Count, 1)
+		failed := emf.Metric{Name: "ProviderFailed", Unit: emf.Count, Value: oneIf(e.outcome == string(openai.ProviderError) || e.outcome == string(openai.ProviderTimeout))}
+		offer.Metrics = append(append(offer.Metrics, one("Admitted")...),
+			emf.Metric{Name: "ReservedUSD", Unit: emf.None, Value: dollars(e.admission.Call.Worst.Money)},
+			emf.Metric{Name: "SettledUSD", Unit: emf.None, Value: dollars(e.bill.Cost)},
+			emf.Metric{Name: "ProviderLatency", Unit: emf.Milliseconds, Value: milliseconds(e.calling)}, failed)
+		all.Metrics = []emf.Metric{failed} // of all features together, for an alarm
+	case e.outcome == outcomeAnswered:
+	case e.outcome == string(openai.ChallengeRequired) && e.feature != "":
+		offer.Metrics = append(offer.Metrics, one("Challenged")...)
 	case e.limit != "":
-		denied = emf.Group{Dimensions: []emf.Dimension{{Name: "Limit", Value: e.limit}}, Metrics: []emf.Metric{{Name: "Denied", Unit: emf.Count, Value: 1}}}
+		denied = emf.Group{Dimensions: []emf.Dimension{{Name: "Limit", Value: e.limit}}, Metrics: one("Denied")}
 	case e.outcome == string(openai.SpendCeilingReached), e.outcome == string(openai.FuseOpen), e.outcome == string(openai.IdentityBlocked), e.outcome == string(openai.StoreUnavailable):
-		denied = emf.Group{Dimensions: []emf.Dimension{{Name: "Limit", Value: e.outcome}}, Metrics: []emf.Metric{{Name: "Denied", Unit: emf.Count, Value: 1}}}
+		denied = emf.Group{Dimensions: []emf.Dimension{{Name: "Limit", Value: e.outcome}}, Metrics: one("Denied")}
+	default:
+		// Also of a request that ends before its feature is known. There are as many
+		// values as codes, whatever is sent.
+		refused = emf.Group{Dimensions: []emf.Dimension{{Name: "Code", Value: e.outcome}}, Metrics: one("Refused")}
 	}
-	return []emf.Group{offer, denied, overran}
+	// A share, so 0 is told, too: of the calls that got as far as a model, and of those
+	// that met a fault of ours on the way. What is refused rightly says nothing about a release.
+	if version != "" && (e.admission != nil || e.ours()) {
+		release = emf.Group{Dimensions: []emf.Dimension{{Name: "Version", Value: version}}, Metrics: []emf.Metric{{Name: "Failed", Unit: emf.Count, Value: oneIf(e.ours())}}}
+	}
+	return []emf.Group{offer, all, denied, refused, release, overran}
+}
+
+// ours reports whether a request failed for a reason that another release can have
+// brought: a fault of the function, or a model that takes nobody's calls.
+func (e *entry) ours() bool { return e.outcome == string(openai.InternalError) || e.unusable }
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

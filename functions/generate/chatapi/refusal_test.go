@@ -17,7 +17,7 @@ import (
 // the request; with metrics where a feature was named; with a cause where something of
 // ours has failed.
 const (
-	refusalLine  = 400
+	refusalLine  = 480 // with the metric of its code
 	metricsLines = 600
 	causeLine    = 900
 )
