@@ -100,6 +100,7 @@ func TestProviderSettings(t *testing.T) {
 		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
 			t.Error(err)
 		}
+		event(w, `{"choices":[{"index":0,"delta":{"reasoning_content":"Well."}}]}`)
 		if asked.StreamOptions == nil {
 			chunk(w, "Yes.", "stop", -1, -1)
 		} else {
@@ -128,7 +129,7 @@ func TestProviderSettings(t *testing.T) {
 		says         string
 	}{
 		{"azure", "/openai/deployments/d/chat/completions?api-version=2024-10-21", map[string]string{"Api-Key": "secret-key", "Authorization": ""},
-			`{"max_completion_tokens":100,"model":"d","reasoning":{"exclude":false,"steps":[1,2.5]},"reasoning_effort":"low","stream":true,"stream_options":{"include_usage":true}}`, 70, "Yes."},
+			`{"max_completion_tokens":100,"model":"d","reasoning":{"exclude":false,"steps":[1,2.5]},"reasoning_effort":"low","stream":true,"stream_options":{"include_usage":true}}`, 70, `"reasoning_content":"Well."`},
 		{"plain", "/v1/chat/completions", map[string]string{"X-Title": "My fine app", "Authorization": "Bearer secret-key", "Api-Key": ""},
 			`{"max_tokens":100,"model":"p","stream":true}`, worst, "Yes."},
 		{"claude", "/v1/messages", map[string]string{"Anthropic-Beta": "fine-beta", "X-Api-Key": "secret-key"},
@@ -153,7 +154,11 @@ func TestProviderSettings(t *testing.T) {
 			t.Errorf("%s: the ledger has %d micro-dollars, want %d", row.feature, cost, row.cost)
 		}
 	}
-	a, err := d.ask(t.Context(), token, question{feature: "away", text: "Is it?", most: 100})
+	a, err := d.ask(t.Context(), token, question{feature: "plain", text: "Is it?", most: 100, stream: true})
+	if _, rest, ok := strings.Cut(a.body, `"delta":{"reasoning_content":"Well."}`); err != nil || !ok || !strings.Contains(rest, `"delta":{"content":"Yes."}`) {
+		t.Errorf("streamed: %v %s", err, a.body)
+	}
+	a, err = d.ask(t.Context(), token, question{feature: "away", text: "Is it?", most: 100})
 	if uri, _, _ := proxy.last(); err != nil || a.status != http.StatusBadGateway || uri != "" {
 		t.Errorf("away: %v %d %s; the proxy has %q", err, a.status, a.body, uri)
 	}

@@ -15,7 +15,7 @@ var faults = func() map[string]openai.Code {
 	known := map[string]openai.Code{}
 	for code, words := range map[openai.Code]string{
 		openai.ContextLengthExceeded: "contextlengthexceeded contextwindowexceeded contextwindowexceedederror modelcontextwindowexceeded exceedcontextsizeerror requesttoolarge inputtoolong prompttoolong",
-		openai.ContentFilter:         "contentfilter contentfiltered contentpolicyviolation contentpolicyviolationerror responsibleaipolicyviolation datainspectionfailed moderationblocked prohibitedcontent 1301",
+		openai.ContentFilter:         "contentfilter contentfiltered contentpolicyviolation contentpolicyviolationerror responsibleaipolicyviolation datainspectionfailed moderationblocked prohibitedcontent contentblocked refusal modelrefusal safety sensitive 1301",
 		openai.InvalidPrompt:         "invalidprompt",
 		openai.StringAboveMaxLength:  "stringabovemaxlength",
 		openai.UnsupportedValue:      "unsupportedvalue",
@@ -51,6 +51,9 @@ var phrases = []struct {
 	{"content management policy", openai.ContentFilter},                    // Azure
 	{"contentpolicyviolationerror", openai.ContentFilter},
 	{"content exists risk", openai.ContentFilter}, // DeepSeek
+	{"violating our usage policy", openai.InvalidPrompt},
+	{"cannot both be specified", openai.UnsupportedValue}, // Claude in Bedrock, of temperature and top_p
+	{"is deprecated for this model", openai.UnsupportedParameter},
 }
 
 // blame notes what is wrong with the request itself, if a refusal says so in a way that is

@@ -9,7 +9,7 @@ import (
 // our own words; nil if it was refused for anything else. What the caller has not set,
 // such as the name of the model or an extra field, is for the owner to mend.
 func (x *exchange) blamed(p *provider.Error) *openai.Error {
-	param, theirs := p.Param, p.Param == "" || x.has(p.Param)
+	param, theirs := p.Param, x.has(p.Param)
 	what := "a parameter of the request"
 	if param != "" {
 		what = param
@@ -23,7 +23,7 @@ func (x *exchange) blamed(p *provider.Error) *openai.Error {
 	case openai.InvalidPrompt:
 		param, says = "messages", "The model's provider takes the request for one against its rules. It will refuse the same again."
 	case openai.StringAboveMaxLength:
-		if theirs {
+		if theirs || param == "" {
 			says = "A text in the request is longer than the model takes."
 		}
 	case openai.UnsupportedParameter:
@@ -48,12 +48,15 @@ func (x *exchange) blamed(p *provider.Error) *openai.Error {
 	return e
 }
 
-// has reports whether the caller has set a field that goes to the provider.
+// has reports whether the caller has set a field that goes to the provider; "" is any but
+// the messages.
 func (x *exchange) has(param string) bool {
 	r := x.req
 	switch param {
 	case "messages":
 		return true
+	case "":
+		return r.Temperature != nil || r.TopP != nil || r.PresencePenalty != nil || r.FrequencyPenalty != nil || r.Seed != nil || r.Stop != nil || r.ResponseFormat != nil
 	case "temperature":
 		return r.Temperature != nil
 	case "top_p":

@@ -54,7 +54,8 @@ func TestRefusedForWhatIsAsked(t *testing.T) {
 			{code(400, `null`, `"invalid_prompt"`), "", "invalid_prompt", "messages", "against its rules"},
 			{code(400, `"messages[1].content"`, `"string_above_max_length"`), "", "string_above_max_length", "messages", "A text in the request is longer"},
 			{code(400, `"temperature"`, `"unsupported_value"`), `,"temperature":0.2`, "unsupported_value", "temperature", "The model does not take this value of temperature."},
-			{code(400, `null`, `"unsupported_value"`), "", "unsupported_value", "", "The model does not take this value of a parameter"},
+			{code(400, `null`, `"string_above_max_length"`), "", "string_above_max_length", "", "A text in the request is longer"},
+			{code(400, `null`, `"unsupported_value"`), `,"stop":"x"`, "unsupported_value", "", "The model does not take this value of a parameter"},
 			{code(400, `"seed"`, `"unsupported_parameter"`), `,"seed":7`, "unsupported_parameter", "seed", "The model does not take seed."},
 			{code(400, `"top_p"`, `"invalid_value"`), `,"top_p":0.5`, "invalid_value", "top_p", "The model does not take this value of top_p."},
 			{code(400, `"response_format.json_schema"`, `null`), `,"response_format":{"type":"json_object"}`, "invalid_value", "response_format", "this value of response_format"},
@@ -69,7 +70,9 @@ func TestRefusedForWhatIsAsked(t *testing.T) {
 			{code(400, `"temperature"`, `"unsupported_value"`), "", "", "", ""},
 			{code(400, `"model"`, `"string_above_max_length"`), "", "", "", ""},
 			{code(400, `"messages"`, `"invalid_value"`), "", "", "", ""},
-			{code(400, `null`, `"invalid_value"`), "", "", "", ""},
+			{code(400, `null`, `"invalid_value"`), `,"seed":7`, "", "", ""},
+			{code(400, `null`, `"unsupported_value"`), "", "", "", ""},
+			{code(400, `null`, `"unsupported_parameter"`), "", "", "", ""},
 			{code(400, `null`, `"weird_thing"`), "", "", "", ""},
 		} {
 			for _, stream := range []bool{false, true} {
