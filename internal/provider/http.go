@@ -352,11 +352,19 @@ func safe(err error) error {
 	return errConnection
 }
 
-// errorCode finds the code in an error envelope of OpenAI's or Anthropic's.
+// errorCode finds the code in an error envelope of OpenAI's or Anthropic's, in a list of
+// one (Google), or without an envelope.
 func errorCode(body []byte) string {
+	var list []json.RawMessage
+	if json.Unmarshal(body, &list) == nil && len(list) == 1 {
+		body = list[0]
+	}
 	var envelope struct{ Error json.RawMessage }
 	if json.Unmarshal(body, &envelope) != nil {
 		return ""
+	}
+	if !present(envelope.Error) {
+		return codeOf(body)
 	}
 	return codeOf(envelope.Error)
 }

@@ -472,6 +472,8 @@ func TestStatuses(t *testing.T) {
 		{404, "<html>PROMPT</html>", Refused, "provider refused (status 404)"},
 		{429, `{"error":{"code":"PROMPT in prose"}}`, Refused, "provider refused (status 429)"},
 		{429, `{"error":{"code":429}}`, Refused, "provider refused (status 429): code 429"},
+		{429, `[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}}]`, Refused, "provider refused (status 429): code 429"},
+		{429, `{"object":"error","message":"PROMPT","code":"busy"}`, Refused, "provider refused (status 429): code busy"},
 		{500, "", Refused, "provider refused (status 500)"},
 		{500, strings.Repeat(" ", maxLeftover) + envelope, Refused, "provider refused (status 500)"},
 		{503, `{"error":"PROMPT"}`, Refused, "provider refused (status 503)"},
