@@ -119,7 +119,7 @@ func TestPublishedForms(t *testing.T) {
 	n, point := number(k.rsa.N.Bytes()), must(k.p256.PublicKey.Bytes())
 	cert := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: start, NotAfter: start.Add(time.Hour), Subject: pkix.Name{CommonName: "accounts.accesscontrol.windows.net"}}
 	der := must(x509.CreateCertificate(rand.Reader, cert, cert, k.rsa.Public(), k.rsa))
-	thumb := sha1.Sum(der) //nolint:gosec // RFC 7517 has it
+	thumb := sha1.Sum(der)
 	for name, tt := range map[string]struct {
 		key    string
 		method jwt.SigningMethod
