@@ -13,6 +13,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Each way in which a call is refused, with its figures; and that a refusal costs nobody
@@ -194,6 +195,26 @@ func TestRefusals(t *testing.T) {
 	if len(Kinds) != len(seen) {
 		t.Errorf("%d kinds, %d were seen", len(Kinds), len(seen))
 	}
+}
+
+// What refused a moment ago is asked again before anything is taken, and a call that it
+// refuses no more is admitted.
+func TestStaleFuse(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	ann := g.user("ann")
+	g.block(ann.Key())
+	_, err := g.Fuse.Begin(t.Context())()
+	check.OK(t, err)
+	g.advance(4 * time.Second)
+	sent := g.sends.Load()
+	_, r := g.Admit(t.Context(), ann, g.call(ann, "docqa", 0))
+	check.That(t, r != nil && r.Kind == Blocked && g.sends.Load() == sent, "%+v, %d writes", r, g.sends.Load()-sent)
+
+	_, err = fuse.NewWriter(g.db, g.table, g.now).Unblock(t.Context(), ann.Key())
+	check.OK(t, err)
+	g.advance(4 * time.Second)
+	g.use(g.mustAdmit(ann, "docqa", 10), 10)
 }
 
 // Of several denials the longest is named: coming back sooner would be of no use.

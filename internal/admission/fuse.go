@@ -12,18 +12,23 @@ import (
 
 // throughFuse takes what a call needs, if the fuse lets its caller through. A state that
 // is known refuses before anything is taken. One that must be read is read beside the
-// taking, and its refusal comes first.
+// taking, and its refusal comes first; it is read before if what was known last refuses.
 func (a *Admission) throughFuse(ctx context.Context) *Refusal {
 	c := a.c
-	if setting, fresh := c.Fuse.Fresh(); fresh {
-		if blown := c.obey(a.Caller, setting); blown != nil {
-			return blown
+	last, fresh := c.Fuse.Fresh()
+	refused := c.obey(a.Caller, last)
+	if fresh {
+		if refused != nil {
+			return refused
 		}
 		return a.take(ctx)
 	}
 	read := sync.OnceValues(c.Fuse.Begin(ctx))
 	defer func() { _, _ = read() }() // on every way out, or it would be under way when Lambda freezes us
-	refusal := a.take(ctx)
+	var refusal *Refusal
+	if refused == nil {
+		refusal = a.take(ctx)
+	}
 	setting, err := read()
 	if err != nil {
 		c.Log(ctx).Error("the fuse was never read", "error", err)
@@ -31,6 +36,9 @@ func (a *Admission) throughFuse(ctx context.Context) *Refusal {
 	}
 	if blown := c.obey(a.Caller, setting); blown != nil {
 		return blown
+	}
+	if refused != nil {
+		return a.take(ctx)
 	}
 	return refusal
 }

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/span"
 )
 
 // Bounds that keep every product of them within int64: the dearest price times
@@ -214,26 +215,11 @@ func (v value) duration(least, most time.Duration) time.Duration {
 const durationPattern = `^([0-9]+d|([0-9]+d)?[0-9]+\.?[0-9]*(ns|us|µs|μs|ms|s|m|h)(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`
 
 func parseDuration(s string) (time.Duration, bool) {
-	var days time.Duration
-	if number, rest, found := strings.Cut(s, "d"); found {
-		n, err := strconv.ParseUint(number, 10, 16)
-		if err != nil || !digits(number) {
-			return 0, false
-		}
-		if days = time.Duration(n) * day; rest == "" {
-			return days, true
-		}
-		s = rest
-	}
 	if s == "" || s[0] < '0' || s[0] > '9' { // a sign
 		return 0, false
 	}
-	d, err := time.ParseDuration(s)
-	// Far from overflow: 65,535 days and as much again.
-	if err != nil || d > 65_535*day {
-		return 0, false
-	}
-	return days + d, true
+	d, err := span.Parse(s)
+	return d, err == nil
 }
 
 func formatDuration(d time.Duration) string {

@@ -13,7 +13,8 @@ import (
 var days = regexp.MustCompile(`^([0-9]+)d`)
 
 // Parse reads a duration as time.ParseDuration does, and one that begins with whole days
-// of 24 hours: 90s, 1h30m, 1d, 1d12h. The error is for whoever knows a better one.
+// of 24 hours: 90s, 1h30m, 1d, 1d12h. Who tells people of an error says what would be
+// right.
 func Parse(s string) (time.Duration, error) {
 	found := days.FindStringSubmatch(s)
 	if found == nil {
@@ -25,8 +26,8 @@ func Parse(s string) (time.Duration, error) {
 	}
 	whole, rest := time.Duration(n)*24*time.Hour, time.Duration(0)
 	if more := s[len(found[0]):]; more != "" {
-		if more[0] == '-' || more[0] == '+' {
-			return 0, errors.New("a sign after the days")
+		if more[0] < '0' || more[0] > '9' {
+			return 0, errors.New("no number after the days")
 		}
 		if rest, err = time.ParseDuration(more); err != nil {
 			return 0, err

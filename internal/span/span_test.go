@@ -16,7 +16,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", s, got, err, want)
 		}
 	}
-	for _, s := range []string{"", "d", "1", "1.5d", "-1d", "1d-1h", "1d+1h", "1d1d", "1h1d", "1d ", "1day", "106752d", "106751d24h", "99999999999999999999d"} {
+	for _, s := range []string{"", "d", "1", "1.5d", "-1d", "1d-1h", "1d.5h", "1d+1h", "1d1d", "1h1d", "1d ", "1day", "106752d", "106751d24h", "99999999999999999999d"} {
 		if got, err := Parse(s); err == nil {
 			t.Errorf("%q: %s", s, got)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/internal/span"
 )
 
 const maxBodyBytes = 64 << 10
@@ -48,7 +49,7 @@ func (t *ttl) UnmarshalJSON(raw []byte) error {
 		seconds = min(seconds, 2*maxTTL.Seconds()) // issue refuses it; more would overflow
 		d = time.Duration(seconds * float64(time.Second))
 	case json.Unmarshal(raw, &text) == nil:
-		d, err = time.ParseDuration(text)
+		d, err = span.Parse(text)
 	default:
 		err = errors.New("neither a number nor a string")
 	}

@@ -40,6 +40,7 @@ func TestBlock(t *testing.T) {
 			check.Equal(t, strings.Contains(g.do("GET", "/admin/limits?user=ann", "").body, `"blocked":{"until":`), blocked, "%s: shown in the limits", test.body)
 		}
 	}
+	check.That(t, strings.Contains(g.do("GET", "/admin/limits?user=nobody-yet", "").body, `"blocked":{"until":`), "the block of somebody who never called is not shown")
 	said := map[string]bool{}
 	for _, item := range g.items("audit#") {
 		said[dynamo.TextOf(item, "who")+": "+dynamo.TextOf(item, "what")+" of "+dynamo.TextOf(item, "whom")+" for "+dynamo.TextOf(item, "why")] = true

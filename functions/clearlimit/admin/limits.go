@@ -60,13 +60,16 @@ func (h *Handler) limits(w http.ResponseWriter, r *request) *openai.Error {
 	if p != nil {
 		return h.showPool(w, r, p)
 	}
-	t, apiErr := h.find(r, field)
+	t, by, apiErr := h.named(r, field)
 	if apiErr != nil {
 		return apiErr
 	}
 	setting, err := h.Fuse.Current(r.Context())
 	if err != nil {
 		return unavailable(r, err)
+	}
+	if h.blockOf(t.key(), setting) == nil && !t.state.Exists {
+		return by.unknown()
 	}
 	type hold struct {
 		ID      string `json:"id"`

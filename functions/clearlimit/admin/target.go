@@ -29,13 +29,17 @@ var whom = []string{"user", "email", "identity"}
 func (h *Handler) find(r *request, field func(string) (string, *openai.Error)) (*target, *openai.Error) {
 	t, by, apiErr := h.named(r, field)
 	if apiErr == nil && !t.state.Exists {
-		apiErr = openai.Errorf(openai.IdentityNotFound, by.field, "Nothing is known of %q: check the spelling. If that is right, they have not called for so long that all their limits are full.", openai.Clip(by.value))
+		return nil, by.unknown()
 	}
 	return t, apiErr
 }
 
 // namedBy is how a request names an identity.
 type namedBy struct{ field, value string }
+
+func (by namedBy) unknown() *openai.Error {
+	return openai.Errorf(openai.IdentityNotFound, by.field, "Nothing is known of %q: check the spelling. If that is right, they have not called for so long that all their limits are full.", openai.Clip(by.value))
+}
 
 // named gives the identity that a request names, which may have no item.
 func (h *Handler) named(r *request, field func(string) (string, *openai.Error)) (*target, namedBy, *openai.Error) {
