@@ -231,8 +231,12 @@ func TestAlarm(t *testing.T) {
 		begins, prints string
 		then           func()
 	}{
-		{"fuse show", `the fuse is anonymous_off until .* UTC, set by alarm: spending is above its threshold\n`, nil},
+		{"status", `last hour .*\nalarm +ALARM since .*\nthreshold +\$2\.00: .*\nfuse +the fuse is anonymous_off until .* UTC, set by alarm: spending is above its threshold\n(?s:.*)net#(?s:.*)`, nil},
 		{"limits 'net#", `net#\S+: 0 calls in flight; the fuse is anonymous_off\ntier: anonymous\nLIMIT (?s:.*)tokens (?s:.*)`, nil},
+		{"block 'net#", `(net#\S+) is blocked until .* UTC, by ` + devARN + `\n`, func() {
+			who := regexp.MustCompile(`block '(net#\S+)'`).FindStringSubmatch(page.Message)[1]
+			d.must(t, "unblock", who)
+		}},
 		{"fuse set challenge", `the fuse is challenge` + until, nil},
 		{"fuse set anonymous_off", `the fuse is anonymous_off` + until, nil},
 		{"fuse set open", `the fuse is open` + until, func() { obeyed("no instance serves users", user, true) }},

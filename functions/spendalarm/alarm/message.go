@@ -166,9 +166,10 @@ func (p page) fuseText(r Result) string {
 type command struct{ what, command string }
 
 func commands(top []Spender) []command {
-	all := []command{{"see the fuse", "fuse show"}}
+	all := []command{{"see how things stand", "status"}}
 	if len(top) > 0 {
-		all = append(all, command{"look at who spent most", "limits " + quote(top[0].Identity)})
+		who := quote(top[0].Identity)
+		all = append(all, command{"look at who spent most", "limits " + who}, command{"refuse who spent most", "block " + who + " --for 1d"})
 	}
 	return append(all,
 		command{"ask anonymous callers for a challenge", "fuse set challenge --for 1h"},
