@@ -99,6 +99,9 @@ func (a *Admission) take(ctx context.Context) (refusal *Refusal) {
 	case d.Reservation == nil:
 		r := a.Call.denied(d)
 		r.Left = a.Left()
+		if !a.Caller.Ends.IsZero() { // the next pass has limits of its own
+			r.Wait = max(0, min(r.Wait, a.Caller.Ends.Sub(a.seen)))
+		}
 		return r
 	}
 	return nil

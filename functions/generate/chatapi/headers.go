@@ -44,7 +44,7 @@ func (h *Handler) limitHeaders(header http.Header, o *admission.Offer, left []li
 		if denied != nil && denied.Limit.Name == l.Name {
 			more = min(more, denied.Wait) // a call may have needed a part of a micro-dollar
 		}
-		fmt.Fprintf(&list, `"%s";r=%d;t=%d`, l.Name, l.Remaining(), openai.Seconds(more))
+		list.WriteString(`"` + l.Name + `";r=` + strconv.FormatInt(l.Remaining(), 10) + `;t=` + strconv.FormatInt(openai.Seconds(more), 10))
 	}
 	header.Set("RateLimit", list.String())
 	tightest(header, "Tokens", policy.Tokens, left)

@@ -8,11 +8,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 // asker is somebody who asks a rig's handler.
@@ -244,6 +247,32 @@ func TestWhoComesBack(t *testing.T) {
 	}
 }
 
+// If the settle fails, the worst case stays taken, and that is what is told.
+func TestWhatAFailedSettleLeaves(t *testing.T) {
+	t.Parallel()
+	eachWay(t, both, func(t *testing.T, stream bool) {
+		g := setup{bucket: bucket.Options{AttemptTimeout: time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Second}}.newRig(t)
+		g.freeze(0)
+		var writes atomic.Int64
+		g.net.Plan = func(string, []byte) faults.Fault {
+			if writes.Add(1) == 1 {
+				return faults.None
+			}
+			return faults.ServerError
+		}
+		who := asker{g, asUser(g)}
+		a := who.ask(stream)
+		g.net.Plan = nil
+		left := who.view()["tokens"].Remaining
+		if want := fmt.Sprintf(`"tokens";r=%d;`, left); a.status != http.StatusOK || left > 50_000-400 || !strings.Contains(a.header.Get("RateLimit"), want) {
+			t.Errorf("%d, %d tokens are left, told %q", a.status, left, a.header.Get("RateLimit"))
+		}
+		if want := fmt.Sprintf(`"remaining":%d`, left); stream && !strings.Contains(a.body, want) {
+			t.Errorf("%d tokens are left: %s", left, a.body)
+		}
+	})
+}
+
 // A pass is told as it is: a number of calls, until it ends. They are no requests, but
 // whoever counts requests is told of no more than the pass will allow.
 func TestPassIsTold(t *testing.T) {
@@ -283,11 +312,20 @@ func TestPassIsTold(t *testing.T) {
 	if a := ask(); g.codeOf(a) != "challenge_required" || a.header.Get("RateLimit") != "" || a.header.Get("Retry-After") != "" {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}
-	// What the tokens of a pass would need to come back ends with the pass, too.
-	g.freeze(1550 * time.Second)
+	// What the tokens of a pass would need to come back ends with the pass, too, and so does
+	// the wait of whom they deny.
+	who.sign = asHolder(g)
+	g.freeze(1780 * time.Second)
+	a := who.ask(false)
+	for a.status == http.StatusOK {
+		a = who.ask(false)
+	}
+	if e := g.wireError(a); e.Limit != "tokens" || *e.RetryAfter != 20 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
 	for name, v := range who.view() {
-		if v.Reset > 50 {
-			t.Errorf("%s: %+v, of a pass that ends in 50 s", name, v)
+		if v.Reset > 20 {
+			t.Errorf("%s: %+v, of a pass that ends in 20 s", name, v)
 		}
 	}
 }
