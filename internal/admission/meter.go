@@ -53,7 +53,9 @@ func (m *Meter) Take(p *provider.Part) {
 		if m.thoughts == nil {
 			m.thoughts = m.tokenizer.Running()
 		}
-		m.thoughts.Add(p.Reasoning)
+		if m.thoughts.Len() < mostThoughts {
+			m.thoughts.Add(p.Reasoning)
+		}
 	}
 	m.see(p)
 }
@@ -70,6 +72,10 @@ func (m *Meter) believes(u *price.Usage) bool {
 	}
 	return true
 }
+
+// mostThoughts are as many bytes of reasoning as are counted, some 200,000 tokens: to
+// count an endless stream of it would take the time of the settle.
+const mostThoughts = 1 << 20
 
 // capMargin is how far beyond its output cap, in tokens, an answer may go before it
 // is taken for one whose cap was ignored: a model's own tokens may be cut a little
