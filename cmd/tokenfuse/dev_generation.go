@@ -64,12 +64,14 @@ func (g *ground) build(ctx context.Context, p *policy.Policy) (made *generation,
 		return nil, err
 	}
 	table := bucket.Options{Table: g.on.Limits}
+	refused := refusedOrigins(g.out, g.command.Config, p)
 	instances := make([]gateway.Function, g.command.Instances)
 	for i := range instances {
 		h, err := chatapi.Build(ctx, chatapi.Parts{
 			Policy: p, DynamoDB: g.on.DynamoDB(), Bucket: table, Secret: g.secret.ofPolicy, Log: g.log, Ledger: g.spend, AWS: bedrock,
 			Metrics:          emf.New(g.on.Denials, "tokenfuse", time.Now),
 			RefusedToken:     refusedTokens(g.out),
+			RefusedOrigin:    refused,
 			AllowTestSecrets: true, // there is nobody to keep out, and challenge providers hand them out for this
 		})
 		if err != nil {
@@ -77,6 +79,7 @@ func (g *ground) build(ctx context.Context, p *policy.Policy) (made *generation,
 		}
 		instances[i] = lambdahttp.Stream(h)
 	}
+	g.secret.showBackends(ctx, g.out, p)
 	made.chat = gateway.New(gateway.Options{Timeout: p.LongestCall()}, instances...)
 
 	admins, err := admin.Build(ctx, admin.Parts{Policy: p, DynamoDB: g.on.DynamoDB(), Bucket: table, Secret: g.secret.ofPolicy, Log: g.log,

@@ -81,6 +81,8 @@ type Caller struct {
 	// Jitter moves the share of the limits from which on a client is challenged, so that
 	// it cannot be read off: a factor about 1. Only of limits.Network.
 	Jitter float64
+	// Backend calls for the caller, who also draws on its pool. nil: nobody does.
+	Backend *policy.Backend
 	// Scripted: something about the caller looks like a script.
 	Scripted bool
 }

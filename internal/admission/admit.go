@@ -85,7 +85,7 @@ func (a *Admission) take(ctx context.Context) (refusal *Refusal) {
 	}
 	d := prepared.Forecast()
 	if !d.Refused() { // a flood of denials should draw no money
-		if a.purse, refusal = a.c.setAside(ctx, a.Caller.Tier, a.Call.Worst.Money); refusal != nil {
+		if a.purse, refusal = a.c.setAside(ctx, a.Caller, a.Call.Worst.Money); refusal != nil {
 			return refusal
 		}
 		if d, err = prepared.Reserve(ctx); err != nil {

@@ -13,12 +13,16 @@ type purse []*bucket.PoolReservation
 
 // setAside takes the worst case of a call from each pool that it draws on. If one
 // denies, the purse holds what the others gave.
-func (c *Controller) setAside(ctx context.Context, t *policy.Tier, amount price.Pico) (purse, *Refusal) {
+func (c *Controller) setAside(ctx context.Context, caller Caller, amount price.Pico) (purse, *Refusal) {
 	var p purse
 	if amount == 0 {
 		return nil, nil // a free model
 	}
-	for _, pool := range c.Policy.PoolsFor(t) {
+	pools := c.Policy.PoolsFor(caller.Tier)
+	if caller.Backend != nil {
+		pools = append(pools, caller.Backend.Pool)
+	}
+	for _, pool := range pools {
 		r, denial, err := c.Pools[pool.Name].Reserve(ctx, int64(amount))
 		switch {
 		case r != nil:
@@ -44,11 +48,17 @@ func (c *Controller) settlePurse(ctx context.Context, p purse, used price.Pico) 
 	}
 }
 
-// PoolUsed is the share of a tier's own pool that is committed, as far as this
-// process knows: 0 to 1.
-func (c *Controller) PoolUsed(t *policy.Tier) float64 {
-	if p := c.Pools[t.Pool]; p != nil {
-		return min(1, p.Used())
+// PoolUsed is the share that is committed, as far as this process knows, of a tier's own
+// pool or of a backend's, whichever is used more: 0 to 1. The backend may be nil.
+func (c *Controller) PoolUsed(t *policy.Tier, b *policy.Backend) (share float64) {
+	pools := []*bucket.Pool{c.Pools[t.Pool]}
+	if b != nil {
+		pools = append(pools, c.Pools[b.Pool.Name])
 	}
-	return 0
+	for _, p := range pools {
+		if p != nil {
+			share = max(share, min(1, p.Used()))
+		}
+	}
+	return share
 }

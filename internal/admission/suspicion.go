@@ -14,7 +14,7 @@ func (c *Controller) softShare(caller Caller, call *Call) float64 {
 		call.Dropped > 0 || call.Input >= caller.Tier.MaxInputTokens,
 		caller.Scripted,
 		c.networkBusy(caller, call.Offer),
-		c.PoolUsed(caller.Tier) > 0.5,
+		c.PoolUsed(caller.Tier, caller.Backend) > 0.5,
 	} {
 		if sign {
 			share /= 2

@@ -70,10 +70,19 @@ type Config struct {
 	// AssumeEmailVerified takes the address of a token that says nothing of whether it is
 	// verified. One that is said not to be is never taken.
 	AssumeEmailVerified bool
+	// Backends are the servers that the issuer gives tokens, too.
+	Backends []Backend
 	// HTTPClient fetches the keys, without following redirects and within 3 s
 	// whatever it allows itself. Nil means a client with default transport.
 	HTTPClient *http.Client
 	Now        func() time.Time // called concurrently; nil means time.Now
+}
+
+// Backend is a server whose tokens have a claim that is one of the values, or a list with
+// one of them. Claim is a path as PlanClaim is. An owner names a claim that no user can set.
+type Backend struct {
+	Name, Claim string
+	Values      []string
 }
 
 // Verifier verifies tokens. It is safe for concurrent use.
@@ -134,6 +143,8 @@ type User struct {
 	Email   string   // "" unless the issuer verified the address
 	// EmailUnsaid: there is an address, and nothing is said of whether it is verified.
 	EmailUnsaid bool
+	// Backend of Config.Backends, whose token it is; "": a user's.
+	Backend string
 }
 
 // Verify checks a token and says whose it is. The error is a *RefusedError, which is one

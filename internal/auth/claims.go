@@ -73,6 +73,15 @@ func (c *claims) user(cfg Config) (User, error) {
 	}
 	user := User{Subject: c.Subject, Plans: plans}
 	user.Email, user.EmailUnsaid = c.email(cfg.AssumeEmailVerified)
+	for _, b := range cfg.Backends {
+		texts, err := c.all.plans(b.Claim)
+		if err != nil {
+			return User{}, refuse(Malformed)
+		}
+		if slices.ContainsFunc(texts, func(s string) bool { return slices.Contains(b.Values, s) }) {
+			user.Backend = b.Name
+		}
+	}
 	return user, nil
 }
 
@@ -158,7 +167,8 @@ func (o object) texts(name string) (list []string, ok bool) {
 	return list, ok
 }
 
-// plans are the strings at a path, be there one or a list; see Config.PlanClaim. It fails
+// plans are the strings at a path, be there one or a list; see Config.PlanClaim. A
+// backend's claim is read in the same way. It fails
 // if a name stands twice where the path leads through.
 func (o object) plans(path string) ([]string, error) {
 	if path == "" {

@@ -35,6 +35,7 @@ const (
 
 	NoToken       Reason = "token missing"
 	SourceUnknown Reason = "source unknown"
+	NoBackend     Reason = "backend not proven"
 )
 
 // help says what each reason means to whoever sets the sign-in up. It has all of them.
@@ -63,6 +64,7 @@ var help = map[Reason]string{
 	NotAccepted:    "The configuration has no auth, or no tier user, so that nobody can sign in.",
 	NoToken:        "The configuration has no tier anonymous, so every caller needs a token.",
 	SourceUnknown:  "It is not known where the request comes from: CloudFront does not say who asks. The log has an error with the cause.",
+	NoBackend:      "Somebody names a visitor, as only a backend may, without its secret or token in Authorization. Is the variable of the secret set where the server runs? See docs/backends.md.",
 }
 
 // Help says what the reason means to whoever sets the sign-in up, and what helps.

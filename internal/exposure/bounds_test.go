@@ -108,6 +108,11 @@ func drawn(t *rapid.T) *policy.Policy {
 	if rapid.Bool().Draw(t, "auth") {
 		p.Auth = &policy.Auth{}
 	}
+	if rapid.Bool().Draw(t, "backend") {
+		p.Pools["own"] = &policy.Pool{Name: "own", Ceiling: price.Pico(rapid.Int64Range(4, 1_000_000_000_000_000_000).Draw(t, "own")), Period: time.Hour}
+		p.Backends = map[string]*policy.Backend{"web": {Name: "web", Pool: p.Pools["own"],
+			Tiers: rapid.SampledFrom([][]string{nil, {policy.User}, {policy.User, "pro"}}).Draw(t, "vouches")}}
+	}
 	return p
 }
 
@@ -119,7 +124,14 @@ func TestOrder(t *testing.T) {
 		p := drawn(t)
 		r := Of(p)
 		amounts := map[string]Amount{}
+		visitors := 0
 		for _, l := range r.Lines {
+			if l.Backend != "" {
+				visitors++
+				if l.Who != Backend || l.With > Amount(p.Pools["own"].Ceiling) || l.With > r.OneScript {
+					t.Fatalf("visitors of a backend: %+v", l)
+				}
+			}
 			amounts[fmt.Sprint(l.Who, " ", l.Tier, " ", l.Feature)] = l.With
 			check.Must(t, l.With <= l.Without && l.With <= l.Limits, "the bundle makes it worse: %+v", l)
 			check.Must(t, l.Answered <= l.With && ((l.Answered == Unbounded) == (l.AnsweredBy == "") || l.Answered == 0), "answered calls: %+v", l)
@@ -131,6 +143,9 @@ func TestOrder(t *testing.T) {
 					check.Must(t, l.With <= poolBound(pool).amount, "above pool %s: %+v", pool.Name, l)
 				}
 			}
+		}
+		if visitors != len(p.Backends) {
+			t.Fatalf("%d lines of backends", visitors)
 		}
 		for _, feature := range []string{"", "a", "b"} {
 			last := Amount(0)

@@ -43,6 +43,7 @@ const (
 	ManyNetworks Who = "networks_1000" // a thousand networks
 	AllAnonymous Who = "all_anonymous"
 	OneUser      Who = "user"
+	Backend      Who = "backend" // all visitors of a backend
 	Everybody    Who = "everybody"
 )
 
@@ -50,7 +51,8 @@ const (
 type Report struct {
 	Summary string `json:"summary"` // one line, for people
 
-	// The dearest of one client, network or user.
+	// The dearest of one client, network, user or backend, which whoever can make it take one
+	// id after the other has for themselves.
 	OneScriptToday    Amount `json:"one_script_without_usd_per_hour"`
 	OneScript         Amount `json:"one_script_with_usd_per_hour"`
 	OneScriptAnswered Amount `json:"one_script_answered_usd_per_hour"` // of OneScript: calls that are answered
@@ -65,6 +67,7 @@ type Report struct {
 type Line struct {
 	Who         Who    `json:"who"`
 	Tier        string `json:"tier,omitempty"`    // empty: all
+	Backend     string `json:"backend,omitempty"` // empty: those who call for themselves, too
 	Feature     string `json:"feature,omitempty"` // empty: all of the tier's, in the dearest mix
 	DearestCall Amount `json:"dearest_call_usd"`
 	Without     Amount `json:"without_usd_per_hour"`
@@ -98,11 +101,14 @@ func Of(p *policy.Policy) Report {
 			r.add(p, t, f, menuOf(p, t, f))
 		}
 	}
+	for _, name := range p.BackendNames() {
+		r.addBackend(p, p.Backends[name])
+	}
 	for _, l := range r.Lines {
 		total.DearestCall = max(total.DearestCall, l.DearestCall)
 		switch l.Who {
 		case ManyNetworks, AllAnonymous, Everybody: // many scripts
-		case Client, Network, OneUser:
+		case Client, Network, OneUser, Backend:
 			r.OneScript = max(r.OneScript, l.With)
 			r.OneScriptAnswered = max(r.OneScriptAnswered, l.Answered)
 			r.OneScriptToday = max(r.OneScriptToday, unlimited(l.DearestCall))
@@ -120,6 +126,9 @@ func Of(p *policy.Policy) Report {
 	r.Summary = r.summary()
 	r.Alarm = suggest(r.Everybody)
 	r.Assumptions = assumptions
+	if len(p.Backends) > 0 {
+		r.Assumptions = append(slices.Clone(assumptions), ofBackends)
+	}
 	return r
 }
 
@@ -144,6 +153,24 @@ func (r *Report) add(p *policy.Policy, t *policy.Tier, feature string, m menu) {
 			Answered: ofAnswered.amount, AnsweredBy: ofAnswered.by,
 		})
 	}
+}
+
+// addBackend adds the line of all visitors of a backend, which their limits do not bound:
+// ids are free to rotate.
+func (r *Report) addBackend(p *policy.Policy, b *policy.Backend) {
+	served := slices.DeleteFunc(tiers(p), func(t *policy.Tier) bool { return !b.Serves(t.Name) })
+	var dearest Amount
+	for _, t := range served {
+		dearest = max(dearest, menuOf(p, t, p.FeatureNames(t.Name)...).dearest)
+	}
+	with := together(p, served).or(poolBound(b.Pool))
+	if dearest == 0 {
+		with = bound{by: free}
+	}
+	r.Lines = append(r.Lines, Line{
+		Who: Backend, Backend: b.Name, DearestCall: dearest, Without: without(Backend, dearest, with.amount),
+		With: with.amount, By: with.by, Limits: Unbounded, Answered: with.amount, AnsweredBy: with.by,
+	})
 }
 
 // boundOf is the bound of some callers.
@@ -183,11 +210,17 @@ func withPasses(shared bound, passes *policy.Passes, own limits, m menu, of call
 		"%s %s + %s passes x %s", shared.by, shared.amount, thousands(count), each.amount)
 }
 
-// everybody is the line of all callers together. Only pools bound them: `all`,
-// or, if every tier has one of its own, their sum.
+// everybody is the line of all callers together.
 func everybody(p *policy.Policy) Line {
+	b := together(p, tiers(p))
+	return Line{Who: Everybody, Without: Unbounded, Limits: Unbounded, With: b.amount, By: b.by, Answered: b.amount, AnsweredBy: b.by}
+}
+
+// together is the bound of all callers of some tiers. Only pools bound them: `all`, or, if
+// every tier has one of its own, their sum.
+func together(p *policy.Policy, tiers []*policy.Tier) bound {
 	sum, own := bound{}, map[string]bool{}
-	for _, t := range tiers(p) {
+	for _, t := range tiers {
 		pool := p.Pools[t.Pool]
 		switch {
 		case pool == nil:
@@ -200,7 +233,7 @@ func everybody(p *policy.Policy) Line {
 	if all := p.Pools[policy.PoolAll]; all != nil {
 		sum = poolBound(all).or(sum)
 	}
-	return Line{Who: Everybody, Without: Unbounded, Limits: Unbounded, With: sum.amount, By: sum.by, Answered: sum.amount, AnsweredBy: sum.by}
+	return sum
 }
 
 // tiers are those whose callers can call something, anonymous first.
@@ -211,7 +244,7 @@ func tiers(p *policy.Policy) []*policy.Tier {
 		case len(p.FeatureNames(name)) == 0:
 		case name == policy.Anonymous:
 			list = slices.Insert(list, 0, t)
-		case p.Auth != nil: // nobody is a user without it
+		case p.Reached(name): // nobody is a user without auth or a backend
 			list = append(list, t)
 		}
 	}
@@ -275,6 +308,9 @@ func suggest(everybody Amount) Alarm {
 	return Alarm{threshold, factor,
 		"40% of the most that an hour can cost: whoever is on call has time to act before the ceiling turns everybody away. Raise it if a normal busy hour costs more."}
 }
+
+// ofBackends is one more where there are backends.
+const ofBackends = "All visitors of a backend count as one script: whoever can make it take one id after the other has what its pool allows. One visitor costs what a client, network or user does."
 
 // assumptions is what the amounts rest on.
 var assumptions = []string{

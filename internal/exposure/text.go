@@ -13,7 +13,7 @@ import (
 // names say who the callers are, for people.
 var names = map[Who]string{
 	Client: "one client", Network: "one network", ManyNetworks: "1,000 networks", AllAnonymous: "all anonymous",
-	OneUser: "one user", Everybody: "everybody",
+	OneUser: "one user", Backend: "all of backend", Everybody: "everybody",
 }
 
 // Write renders r for people: the summary, a table, and what it rests on.
@@ -38,7 +38,8 @@ func (r Report) Write(w io.Writer) error {
 		case feature == "":
 			feature = "any"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Tier, feature, names[l.Who], l.DearestCall, l.Without, l.Answered, cmp.Or(l.AnsweredBy, unbounded), l.With, l.by())
+		who := strings.TrimSpace(names[l.Who] + " " + l.Backend)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Tier, feature, who, l.DearestCall, l.Without, l.Answered, cmp.Or(l.AnsweredBy, unbounded), l.With, l.by())
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -36,6 +36,11 @@ func (k Kind) Key(id string) string { return string(k) + id }
 // ID reads what Key made. It reports false for keys of other kinds.
 func (k Kind) ID(key string) (id string, ok bool) { return strings.CutPrefix(key, string(k)) }
 
+// Visitor is the id of a visitor for whom a backend of the configuration calls, within a
+// kind: user#web#…, net#web#…, pass#web#…. No other id has a #, so that whatever a backend
+// says, the item is one of its own visitors.
+func Visitor(backend, id string) string { return backend + "#" + id }
+
 // Siteverify is the key of the bucket of what a network may ask of a third party that
 // checks challenges. No network has such an id.
 func Siteverify(network string) string { return Network.Key(network + "#siteverify") }
@@ -44,16 +49,30 @@ func Siteverify(network string) string { return Network.Key(network + "#siteveri
 // were numbers, a change had its time and a random text there.)
 func Change(n int64) string { return audit.Key(fmt.Sprintf("%012d", n)) }
 
-// Identity reads the key of an identity, which is a user, a network or a pass. It reports
-// false for every other key, and for an id that no network or pass can have. What may be
-// a user's id is up to auth.ValidSubject.
+// Identity reads the key of an identity, which is a user, a network or a pass, of a
+// backend's visitor too. It reports false for every other key, and for an id that no
+// network, pass or visitor can have. What else may be a user's id is up to
+// auth.ValidSubject.
 func Identity(key string) (k Kind, id string, ok bool) {
 	for _, k := range []Kind{User, Network, Pass} {
 		if id, ok := k.ID(key); ok {
+			backend, of, visits := strings.Cut(id, "#")
+			if visits {
+				return k, id, backend != "" && k.ofVisitor().mayBe(of)
+			}
 			return k, id, k.mayBe(id)
 		}
 	}
 	return "", "", false
+}
+
+// ofVisitor is the kind whose ids have the form of a visitor's: one whom a backend vouches
+// for is known by a hash, as a network is.
+func (k Kind) ofVisitor() Kind {
+	if k == User {
+		return Network
+	}
+	return k
 }
 
 // mayBe reports whether an id has the form that its maker gives it: of a network 80 bits

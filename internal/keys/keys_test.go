@@ -22,14 +22,21 @@ func TestIdentityReadsWhatKeyForms(t *testing.T) {
 	network, err := keyer.Network(netip.MustParseAddr("203.0.113.7"), time.Now())
 	check.OK(t, err)
 	pass, _ := passes.Issue(network)
-	for kind, id := range map[keys.Kind]string{keys.User: "auth0|ann", keys.Network: network, keys.Pass: pass.ID} {
-		if gotKind, gotID, ok := keys.Identity(kind.Key(id)); !ok || gotKind != kind || gotID != id {
-			t.Errorf("%s reads as %q, %q, %t", kind.Key(id), gotKind, gotID, ok)
+	visitors, _ := keyer.Visitor("web#123", time.Now(), 0)
+	for kind, ids := range map[keys.Kind][]string{
+		keys.User:    {"auth0|ann", keys.Visitor("web", keyer.Account("web#123"))},
+		keys.Network: {network, keys.Visitor("web", network), keys.Visitor("web", visitors[0])},
+		keys.Pass:    {pass.ID, keys.Visitor("web", pass.ID)},
+	} {
+		for _, id := range ids {
+			if gotKind, gotID, ok := keys.Identity(kind.Key(id)); !ok || gotKind != kind || gotID != id {
+				t.Errorf("%s reads as %q, %q, %t", kind.Key(id), gotKind, gotID, ok)
+			}
 		}
 	}
 	for _, key := range []string{
 		"", keys.Fuse, keys.Alarm, "net", "user", keys.Admin.Key("a"), keys.Pool.Key("all"), keys.Email.Key("a"), keys.Used.Key("a"), keys.Audit, keys.Change(1),
-		keys.Siteverify(network), keys.Network.Key(""), keys.Network.Key(network + "\n"), keys.Network.Key(network[:15] + "\n"), keys.Network.Key("AAAAAAAAAAAAAAAA"), keys.Network.Key("aaaaaaaaaaaaa==="),
+		keys.Siteverify(network), keys.Siteverify(keys.Visitor("web", network)), keys.User.Key("web#123"), keys.User.Key("#" + network), keys.Network.Key("web#" + network + "#x"), keys.Pass.Key("web#" + network), keys.Network.Key(""), keys.Network.Key(network + "\n"), keys.Network.Key(network[:15] + "\n"), keys.Network.Key("AAAAAAAAAAAAAAAA"), keys.Network.Key("aaaaaaaaaaaaa==="),
 		keys.Network.Key(network[1:]), keys.Pass.Key(""), keys.Pass.Key(pass.ID[1:]), keys.Pass.Key(pass.ID + "A"), keys.Pass.Key(pass.ID[1:] + "\n"), keys.Pass.Key("+" + pass.ID[1:]),
 	} {
 		if kind, id, ok := keys.Identity(key); ok {

@@ -7,6 +7,8 @@
 package limits
 
 import (
+	"strings"
+
 	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
@@ -33,10 +35,10 @@ func (k Kind) Shown() string {
 	return policy.Anonymous
 }
 
-// ShownID is the id as its owner sees it and as support can name it: of an
-// anonymous caller the whole key.
+// ShownID is the id as its owner sees it and as support can name it: of an anonymous
+// caller, or one for whom a backend vouches, the whole key.
 func (k Kind) ShownID(id string) string {
-	if k == User {
+	if k == User && !strings.Contains(id, "#") {
 		return id
 	}
 	return k.Key(id)

@@ -15,9 +15,13 @@ func (p *Policy) check(r *reader, exact exactTokenizer) {
 	if p.Tiers[Anonymous] != nil && p.Fingerprint == nil && !r.has("fingerprint") {
 		r.reportAt(r.line("tiers."+Anonymous), "fingerprint", "is required where there is a tier %s: its secret keys the hashes that stand for those callers", Anonymous)
 	}
+	if p.Backends != nil && p.Tiers[Anonymous] == nil && p.Fingerprint == nil && !r.has("fingerprint") {
+		r.reportAt(r.line("backends"), "fingerprint", "is required where there are backends: its secret keys the hashes that stand for their visitors")
+	}
 	if p.Auth != nil && p.Tiers != nil && p.Tiers[User] == nil {
 		r.report("tiers."+User, "is required where there is auth: it is the tier of users without a plan")
 	}
+	p.checkBackends(r)
 	p.checkQuotas(r)
 	p.checkCalls(r, exact)
 }
@@ -84,6 +88,11 @@ func (p *Policy) checkCalls(r *reader, exact exactTokenizer) {
 			cost.take(money, f, t)
 			for _, pool := range p.PoolsFor(t) {
 				largest(pools, pool).take(money, f, t)
+			}
+			for _, b := range p.Backends {
+				if b.Pool != nil && b.Serves(tierName) {
+					largest(pools, b.Pool).take(money, f, t)
+				}
 			}
 			for _, m := range f.Models() {
 				largest(contexts, m).take(tokens, f, t)

@@ -23,6 +23,8 @@ func Schema() []byte {
 		return shape{"properties": shape{"tiers": requires(tier)}}
 	}
 	root.implies(has(Anonymous), requires("fingerprint"))
+	root.implies(requires("backends"), requires("fingerprint"))
+	root.implies(requires("backends"), requires("pools"))
 	root.implies(requires("auth"), has(User))
 	text, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {

@@ -23,12 +23,13 @@ var beyondSchema = map[string][]string{
 	},
 	"a name refers to another part of the file": {
 		"unknown provider", "unknown model", "unknown fallback", "unknown tier", "unknown pool", "fallback to itself",
+		"backend of an unknown tier", "backend of an unknown pool", "backend of a tier's pool", "backends of one pool",
 		"no field for the cap, but of OpenAI", "schemas of a model that has none",
 	},
 	"one figure must fit another": {
 		"a pass with more calls than can be kept from coming back", "a pass that lives long",
 		"call above the token limit", "call above the network's token limit", "call above the spend limit",
-		"call above a pool's burst", "call above its tier's pool's burst", "call above the context",
+		"call above a pool's burst", "call above a backend's burst", "call above its tier's pool's burst", "call above the context",
 		"system prompt above the input cap", "framing above the input cap",
 	},
 	"names and values of any shape": {

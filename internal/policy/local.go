@@ -21,7 +21,8 @@ type Local struct {
 }
 
 // Locally is the policy where it is tried out on one machine. Callers come straight to
-// it, not through a distribution. p stays as it is; the copy shares what is the same.
+// it, not through a distribution, and pages of this machine may call. p stays as it is;
+// the copy shares what is the same.
 func (p *Policy) Locally(l Local) *Policy {
 	local := *p
 	local.Auth = nil
@@ -32,6 +33,10 @@ func (p *Policy) Locally(l Local) *Policy {
 		straight := *p.CloudFront
 		straight.Required = false
 		local.CloudFront = &straight
+	}
+	local.CORS = &CORS{Loopback: true}
+	if p.CORS != nil {
+		local.CORS.Origins = p.CORS.Origins
 	}
 	if p.Admin != nil {
 		local.Admin = &Admin{AllowARNs: append([]string{l.AdminARN}, p.Admin.AllowARNs...)}

@@ -20,13 +20,16 @@ func (p *Policy) Notes() []string {
 	if p.Auth == nil {
 		var tiers []string
 		for _, name := range slices.Sorted(maps.Keys(p.Tiers)) {
-			if name != Anonymous {
+			if !p.Reached(name) {
 				tiers = append(tiers, name)
 			}
 		}
-		if tiers != nil {
+		switch beyond := len(p.Tiers) > 1 || p.Tiers[Anonymous] == nil; {
+		case tiers == nil && beyond:
+			note("auth is left out: a caller with a token gets 401, and users are those for whom a backend vouches.")
+		case tiers != nil:
 			note("auth is left out: the tiers beyond anonymous (%s) do not exist, and a caller with a token gets 401.", strings.Join(tiers, ", "))
-		} else {
+		default:
 			note("auth is left out: tiers beyond anonymous do not exist, and a caller with a token gets 401.")
 		}
 	}
@@ -35,6 +38,12 @@ func (p *Policy) Notes() []string {
 	}
 	if p.CORS == nil {
 		note("cors is left out: cross-origin callers do not exist, and pages of other origins are refused.")
+	} else {
+		for _, origin := range p.CORS.Origins {
+			if strangers := origin.strangers(); strangers != "" {
+				note("cors.origins has %s: pages of strangers may call, too, since %s.", origin, strangers)
+			}
+		}
 	}
 	switch {
 	case len(p.Pools) == 0:

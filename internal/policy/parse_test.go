@@ -324,6 +324,8 @@ var mistakes = []struct {
 	{"origin in capitals", "https://app.example.com\"", "https://App.example.com\"", "66 cors.origins[0]", "lower case"},
 	{"origin with the usual port", "https://app.example.com\"", "https://app.example.com:443\"", "66 cors.origins[0]", "usual"},
 	{"origin of any kind", "https://app.example.com\"", "*\"", "66 cors.origins[0]", "origin"},
+	{"star for a domain", "https://app.example.com\"", "https://*.com\"", "66 cors.origins[0]", "two names follow"},
+	{"two stars", "https://app.example.com\"", "https://*.*.example.com\"", "66 cors.origins[0]", "One * may"},
 	{"origin null", "\"https://app.example.com\"", "null", "66 cors.origins[0]", "has no value"},
 	{"origin without scheme", "https://app.example.com\"", "app.example.com\"", "66 cors.origins[0]", "origin"},
 	{"origin twice", "http://localhost:5173", "https://app.example.com", "66 cors.origins[1]", "twice"},
@@ -333,6 +335,19 @@ var mistakes = []struct {
 	{"challenge hostname with scheme", "kind: altcha", "kind: hcaptcha\n  site_key: abc\n  hostname: https://app.example.com", "70 challenge.hostname", "host name alone"},
 	{"no origin secrets", "origin_secrets: [{ssm: /app/origin-1}, {secret: app/origin-2}]", "origin_secrets: []", "73 cloudfront.origin_secrets", "list of 1 to"},
 	{"something else than an ARN", "arn:aws:iam::123456789012:role/support", "support", "77 admin.allow_arns[0]", "arn:aws:iam"},
+	// Backends; see TestBackends for what is right.
+	{"backend without proof", toPools, backend(`tiers: [user], pool: web`), "58 backends.web", "at least one of secrets and token"},
+	{"backend without pool", toPools, backend(`secrets: [{env: B}]`), "58 backends.web.pool", "is required"},
+	{"backend with the secret itself", toPools, backend(`secrets: [hunter2], pool: web`), "58 backends.web.secrets[0]", "{env: NAME}"},
+	{"backend with no secrets", toPools, backend(`secrets: [], pool: web`), "58 backends.web.secrets", "list of 1 to"},
+	{"backend with a claim of no value", toPools, backend(`token: {claim: azp}, pool: web`), "58 backends.web.token.values", "is required"},
+	{"backend of an unknown tier", toPools, backend(`secrets: [{env: B}], tiers: [gold], pool: web`), "58 backends.web.tiers[0]", "unknown tier"},
+	{"backend that vouches for anonymous", toPools, backend(`secrets: [{env: B}], tiers: [anonymous], pool: web`), "58 backends.web.tiers[0]", "another tier"},
+	{"backend of an unknown pool", toPools, backend(`secrets: [{env: B}], pool: well`), "58 backends.web.pool", "unknown pool"},
+	{"backend of all's pool", toPools, backend(`secrets: [{env: B}], pool: all`), "58 backends.web.pool", "must be another pool"},
+	{"backend of a tier's pool", toPools, backend(`secrets: [{env: B}], pool: anonymous`), "58 backends.web.pool", "tiers.anonymous draws on it"},
+	{"backends of one pool", toPools, backend("secrets: [{env: B}], pool: web}\n  app: {secrets: [{env: C}], pool: web"), "58 backends.web.pool", "backends.app draws on it"},
+	{"call above a backend's burst", toPools, backend(`secrets: [{env: B}], tiers: [user], pool: small`), "61 pools.small.usd", "a call of tier user"},
 	{"unknown fuse", "fuse: challenge", "fuse: closed", "83 alarm.fuse", "none, challenge, anonymous_off, open"},
 
 	// Secrets, none of which may be repeated: see also TestSecretsAreNotRepeated.
@@ -397,6 +412,14 @@ func manyPools(n int) string {
 // second model.
 var toLarge = good[strings.Index(good, "    base_url:"):strings.Index(good, "    price_per_mtok: {")]
 
+// toPools is the beginning of the pools in the good file, and backend the same with a
+// backend before it and two pools more, the smaller of which bears anonymous calls alone.
+const toPools = "pools:\n"
+
+func backend(web string) string {
+	return "backends:\n  web: {" + web + "}\npools:\n  web: {usd: 4, per: 1h}\n  small: {usd: \"0.40\", per: 1h}\n"
+}
+
 // accepted holds what looks unusual and is right: what is replaced in the good file,
 // and by what.
 var accepted = map[string][2]string{
@@ -417,20 +440,26 @@ var accepted = map[string][2]string{
 	"provider without key":                         {"    api_key: {env: API_KEY}\n", ""},
 	"provider on this machine": {toLarge, strings.Replace(toLarge, "https://api.openai.com", "http://127.0.0.1:8080", 1) +
 		"    max_tokens_field: max_tokens\n"},
-	"provider with all settings": {"    timeout: 30s\n", "    key_header: api-key\n    stream_options: false\n    headers: {HTTP-Referer: \"https://app.example.com\", x-title: My app}\n"},
-	"base_url with a query":      {"openai.com/v1", "openai.com/v1/?api-version=2024-10-21&x=/y"},
-	"extra fields":               {"    context: 20000\n    max", "    context: 20000\n    extra: {reasoning_effort: low, reasoning: {max_tokens: 9, exclude: true}, a: [1, -2.5e3, \"010\"]}\n    max"},
-	"reasoning":                  {"    system: Be brief.\n", "    reasoning: true\n"},
-	"key server on this machine": {"jwks_url: https://id.example.com/jwks.json", "jwks_url: http://localhost:8787/jwks.json"},
-	"issuer without scheme":      {"issuer: https://id.example.com/", "issuer: accounts.example.com"},
-	"IPv6 origin":                {"http://localhost:5173", "http://[::1]:5173"},
-	"secret by ARN":              {"{secret: app/origin-2}", "{secret: \"arn:aws:secretsmanager:eu-west-1:123456789012:secret:app-x\"}"},
-	"o without a digit":          {"  ask:\n", "  overview:\n"},
-	"alarm without numbers":      {good[strings.Index(good, "  threshold_usd"):], "  fuse: none\n"},
-	"call that just fits":        {"tokens: {capacity: 5000,", "tokens: {capacity: 2400,"},
-	"price that just fits":       {`spend: {usd: "2.00"`, `spend: {usd: "0.104"`},
-	"burst that just fits":       {`all: {usd: "20.00"`, `all: {usd: "0.416"`},
-	"context that just fits":     {"context: 20000\n    price", "context: 11000\n    price"},
+	"provider with all settings":          {"    timeout: 30s\n", "    key_header: api-key\n    stream_options: false\n    headers: {HTTP-Referer: \"https://app.example.com\", x-title: My app}\n"},
+	"base_url with a query":               {"openai.com/v1", "openai.com/v1/?api-version=2024-10-21&x=/y"},
+	"extra fields":                        {"    context: 20000\n    max", "    context: 20000\n    extra: {reasoning_effort: low, reasoning: {max_tokens: 9, exclude: true}, a: [1, -2.5e3, \"010\"]}\n    max"},
+	"reasoning":                           {"    system: Be brief.\n", "    reasoning: true\n"},
+	"key server on this machine":          {"jwks_url: https://id.example.com/jwks.json", "jwks_url: http://localhost:8787/jwks.json"},
+	"issuer without scheme":               {"issuer: https://id.example.com/", "issuer: accounts.example.com"},
+	"IPv6 origin":                         {"http://localhost:5173", "http://[::1]:5173"},
+	"secret by ARN":                       {"{secret: app/origin-2}", "{secret: \"arn:aws:secretsmanager:eu-west-1:123456789012:secret:app-x\"}"},
+	"o without a digit":                   {"  ask:\n", "  overview:\n"},
+	"alarm without numbers":               {good[strings.Index(good, "  threshold_usd"):], "  fuse: none\n"},
+	"call that just fits":                 {"tokens: {capacity: 5000,", "tokens: {capacity: 2400,"},
+	"price that just fits":                {`spend: {usd: "2.00"`, `spend: {usd: "0.104"`},
+	"burst that just fits":                {`all: {usd: "20.00"`, `all: {usd: "0.416"`},
+	"context that just fits":              {"context: 20000\n    price", "context: 11000\n    price"},
+	"backend with secrets":                {toPools, backend(`secrets: [{ssm: /app/web-a}, {secret: app/web-b}], tiers: [user], pool: web`)},
+	"backend with a token":                {toPools, backend(`token: {claim: azp, values: [web, web-2]}, pool: web`)},
+	"backend with a bound that just fits": {toPools, strings.Replace(backend(`secrets: [{env: B}], tiers: [user], pool: small`), "0.40", "0.416", 1)},
+	"origin of one label":                 {"http://localhost:5173", "https://*-team.vercel.app"},
+	"origin of an app":                    {"http://localhost:5173", "capacitor://localhost"},
+	"origins of extensions":               {"http://localhost:5173", "moz-extension://*"},
 }
 
 func TestAccepted(t *testing.T) {

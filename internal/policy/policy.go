@@ -54,12 +54,13 @@ type Policy struct {
 	Features  map[string]*Feature
 	Tiers     map[string]*Tier
 	Pools     map[string]*Pool // empty: no ceilings
+	Backends  map[string]*Backend
 
 	// Sections that may be left out; nil then.
 	Auth        *Auth
 	CORS        *CORS
 	Challenge   *Challenge
-	Fingerprint *Fingerprint // never nil when there is an anonymous tier
+	Fingerprint *Fingerprint // never nil when there is an anonymous tier or a backend
 	CloudFront  *CloudFront
 	Admin       *Admin
 	Alarm       *Alarm
@@ -215,8 +216,18 @@ type Auth struct {
 	AssumeEmailVerified       bool   // of tokens that say nothing of it
 }
 
-// CORS lists the origins whose pages may call, as browsers send them.
-type CORS struct{ Origins []string }
+// CORS says which pages may call.
+type CORS struct {
+	Origins []Origin
+	// Loopback lets all pages of this machine call, too. A file cannot say so: see Locally.
+	Loopback bool
+}
+
+// Allows reports whether pages of an origin may call.
+func (c *CORS) Allows(origin string) bool {
+	return c != nil && (c.Loopback && loopbackOrigin(origin) ||
+		slices.ContainsFunc(c.Origins, func(o Origin) bool { return o.Matches(origin) }))
+}
 
 // Challenge says how a caller shows good will.
 type Challenge struct {
@@ -399,7 +410,7 @@ func (p *Policy) UsedProviders() []*Provider {
 }
 
 // Secrets are those that calls need: the keys of used providers, the secrets of the keys
-// and challenges of anonymous callers, and CloudFront's.
+// and challenges of anonymous callers, CloudFront's and the backends'.
 func (p *Policy) Secrets() []Secret {
 	var list []Secret
 	for _, provider := range p.UsedProviders() {
@@ -415,6 +426,9 @@ func (p *Policy) Secrets() []Secret {
 	}
 	if p.CloudFront != nil {
 		list = append(list, p.CloudFront.OriginSecrets...)
+	}
+	for _, name := range p.BackendNames() {
+		list = append(list, p.Backends[name].Secrets...)
 	}
 	return list
 }

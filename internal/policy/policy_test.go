@@ -101,7 +101,7 @@ func TestValues(t *testing.T) {
 			"all":       {"all", 20 * price.Dollar, time.Hour},
 		},
 		Auth:        &Auth{"https://id.example.com/", "app", "https://id.example.com/jwks.json", "plan", true},
-		CORS:        &CORS{[]string{"https://app.example.com", "http://localhost:5173"}},
+		CORS:        &CORS{Origins: []Origin{"https://app.example.com", "http://localhost:5173"}},
 		Challenge:   &Challenge{Kind: "altcha", Secret: Secret{Env: "CHALLENGE_SECRET"}},
 		Fingerprint: &Fingerprint{Secret{Env: "FINGERPRINT_SECRET", SSM: "/app/fingerprint"}},
 		CloudFront:  &CloudFront{[]Secret{{SSM: "/app/origin-1"}, {Secret: "app/origin-2"}}, "https://ai.example.com", true},

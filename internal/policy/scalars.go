@@ -258,15 +258,6 @@ func (v value) address(without, pattern, named string) *url.URL {
 	return u
 }
 
-// origin is the shape in which browsers send an Origin header.
-var originShape = lazily(`^https?://([a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?$`)
-
-func validOrigin(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && originShape().MatchString(s) &&
-		!(u.Scheme == "https" && u.Port() == "443") && !(u.Scheme == "http" && u.Port() == "80")
-}
-
 var (
 	envName    = lazily(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	ssmName    = lazily(`^[A-Za-z0-9_./:-]+$`)

@@ -64,6 +64,7 @@ func readPolicy(root value) *Policy {
 	p.Features = named(features, p.readFeature)
 	features.shape.within("propertyNames").except(reserved, clientsChoke)
 	p.Auth = readAuth(o.get("auth"))
+	p.Backends = named(o.get("backends"), p.readBackend)
 	p.CORS = readCORS(o.get("cors"))
 	p.Fingerprint = readFingerprint(o.get("fingerprint"))
 	p.CloudFront = readCloudFront(o.get("cloudfront"))
@@ -377,12 +378,16 @@ func readCORS(v value) *CORS {
 	}
 	o := v.object()
 	defer o.end()
-	return &CORS{Origins: o.need("origins").texts("origins", func(item value, origin string) {
+	c := &CORS{}
+	o.need("origins").texts("origins", func(item value, text string) {
 		item.shape.matches(originShape)
-		if !validOrigin(origin) {
-			item.report("must be an origin as browsers send it, such as https://app.example.com: http or https, host in lower case, port unless it is the usual one, nothing behind it")
+		origin, ok := ParseOrigin(text)
+		if !ok {
+			item.report(aboutOrigins)
 		}
-	})}
+		c.Origins = append(c.Origins, origin)
+	})
+	return c
 }
 
 func readChallenge(v value) *Challenge {

@@ -15,3 +15,10 @@ import "net/http"
 func LacksBrowserHeaders(r *http.Request) bool {
 	return r.UserAgent() == "" || r.Header.Get("Accept-Language") == "" || r.Header.Get("Sec-Fetch-Mode") == ""
 }
+
+// LooksLikeServer reports whether r may come from a program that calls for others, such as
+// a server: it LacksBrowserHeaders, or accepts every language, as Node's fetch says and no
+// browser does. It is good for advice alone.
+func LooksLikeServer(r *http.Request) bool {
+	return LacksBrowserHeaders(r) || r.Header.Get("Accept-Language") == "*"
+}

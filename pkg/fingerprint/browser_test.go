@@ -32,3 +32,21 @@ func TestLacksBrowserHeaders(t *testing.T) {
 		})
 	}
 }
+
+// What gives advice to servers must not give it to browsers.
+func TestLooksLikeServer(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		header http.Header
+		want   bool
+	}{
+		"Chrome":       {http.Header{"User-Agent": {"Mozilla/5.0 Chrome/142.0"}, "Accept-Language": {"de-DE,de;q=0.9"}, "Sec-Fetch-Mode": {"cors"}}, false},
+		"Node's fetch": {http.Header{"User-Agent": {"node"}, "Accept-Language": {"*"}, "Sec-Fetch-Mode": {"cors"}}, true},
+		"Python":       {http.Header{"User-Agent": {"OpenAI/Python 3.1"}, "Accept": {"application/json"}}, true},
+		"nothing":      {http.Header{}, true},
+	} {
+		if got := fingerprint.LooksLikeServer(&http.Request{Header: test.header}); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

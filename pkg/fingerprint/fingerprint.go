@@ -44,6 +44,8 @@ const (
 	forClient = "tokenfuse client key"
 	forJitter = "tokenfuse client jitter"
 	forSource = "tokenfuse source key"
+
+	forAccount = "tokenfuse account key"
 )
 
 // keyBytes of the HMAC are kept: 80 bits, 16 characters. Among all 2^24 IPv4
@@ -96,13 +98,16 @@ func (k *Keyer) Networks(addr netip.Addr, now time.Time, d time.Duration) ([]str
 	if !addr.IsValid() {
 		return nil, errNoAddress
 	}
-	network := networkOf(addr)
+	return k.networks(networkOf(addr), now, d), nil
+}
+
+func (k *Keyer) networks(network []byte, now time.Time, d time.Duration) []string {
 	today := k.dayOf(network, now)
 	keys := []string{k.networkKey(network, today)}
 	if k.dayOf(network, now.Add(-d)) < today {
 		keys = append(keys, k.networkKey(network, today-1))
 	}
-	return keys, nil
+	return keys
 }
 
 var errNoAddress = errors.New("fingerprint: the address is not valid")

@@ -68,7 +68,7 @@ func NewSource(originSecrets ...[]byte) (*Source, error) {
 // bucket of one network, and nobody would know. The error repeats nothing of the
 // request.
 func (s *Source) Signals(r *http.Request) (Signals, error) {
-	signals := Signals{UserAgent: atMost(maxUserAgent, r.UserAgent())}
+	signals := Signals{UserAgent: UserAgent(r.UserAgent())}
 	var err error
 	if !s.Proven(r) {
 		signals.Addr, err = ParseSource(r.RemoteAddr)
@@ -124,5 +124,8 @@ func only(h http.Header, name string) string {
 	}
 	return ""
 }
+
+// UserAgent is the part of a user agent that counts.
+func UserAgent(s string) string { return atMost(maxUserAgent, s) }
 
 func atMost(n int, s string) string { return s[:min(n, len(s))] }

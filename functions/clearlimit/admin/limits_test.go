@@ -99,3 +99,40 @@ func TestLimitsRefuses(t *testing.T) {
 	g.handler.Emails = nil
 	g.refused(g.do("GET", "/admin/limits?email=a@example.com", ""), 400, "invalid_value", "email")
 }
+
+// A backend's visitors are found and cleared by their keys, as the log has them.
+func TestVisitorsOfBackends(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	for key, test := range map[string]struct {
+		who          *target
+		tier, client string
+		kind         string
+	}{
+		"user#web#" + network:                 {user("web#" + network), "user", "", "user"},
+		"net#web#" + network:                  {net("web#" + network), "anonymous", "AAAAAAAB", "anonymous"},
+		"pass#web#" + strings.Repeat("A", 22): {pass("web#" + strings.Repeat("A", 22)), "anonymous", "", "anonymous"},
+	} {
+		g.spend(test.who, test.tier, test.client, map[string]int64{"tokens": 5000})
+		var view struct{ Identity struct{ Kind, ID string } }
+		g.read(g.do("GET", "/admin/limits?identity="+key, ""), &view)
+		if view.Identity.Kind != test.kind || view.Identity.ID != key {
+			t.Errorf("%s is %+v", key, view.Identity)
+		}
+		if a := g.do("POST", "/admin/limits/clear", `{"identity":"`+key+`","type":"tokens"}`); a.status != 200 {
+			t.Errorf("%s: %s", key, a.body)
+		}
+		state, err := g.callers.Peek(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range g.handler.held(&target{kind: test.who.kind, id: test.who.id, state: state}) {
+			if s := l.status(state, l.versions[0]); l.limit().Name == "tokens" && s.Remaining != s.Limit.Capacity {
+				t.Errorf("%s has %d tokens of %d after the clear", key, s.Remaining, s.Limit.Capacity)
+			}
+		}
+	}
+	for _, key := range []string{"user#web#123", "user#web#", "net#web#x", "user##" + network} {
+		g.refused(g.do("GET", "/admin/limits?identity="+key, ""), 400, "invalid_value", "identity")
+	}
+}

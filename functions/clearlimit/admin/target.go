@@ -123,7 +123,7 @@ func clipList(names []string) string {
 func identityNamed(identity string) (*target, *openai.Error) {
 	kind, id, ok := keys.Identity(identity)
 	switch {
-	case ok && kind == keys.User:
+	case ok && kind == keys.User && !strings.Contains(id, "#"): // else a backend's visitor
 		return userNamed("identity", id)
 	case ok:
 		return &target{kind: limits.Kind(kind), id: id}, nil

@@ -45,6 +45,9 @@ type Parts struct {
 	Providers map[string]provider.Provider
 	// Keys fetches the keys of the issuer of tokens; nil: auth's own client.
 	Keys *http.Client
+	// RefusedOrigin is told of each page that was refused for its origin; nil: nobody is. The
+	// origin is what the request says: any text.
+	RefusedOrigin func(origin string)
 	// AllowTestSecrets accepts the secrets with which challenge providers let
 	// everything pass. Never in production.
 	AllowTestSecrets bool
@@ -65,7 +68,8 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 	}
 	h := &Handler{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Version: p.Version, Now: p.Now, providers: p.Providers, wrong: newWrongs(), plans: &strangers{}, unsaid: &atomic.Bool{}, refusedToken: p.RefusedToken,
 		silence: cmp.Or(p.Silence, defaultSilence), started: p.Now()}
-	for _, part := range []func(context.Context, *Handler) error{p.callProviders, p.source, p.anonymous, p.challenge, p.verifier, p.admission} {
+	h.RefusedOrigin = p.RefusedOrigin
+	for _, part := range []func(context.Context, *Handler) error{p.callProviders, p.source, p.anonymous, p.backends, p.challenge, p.verifier, p.admission} {
 		if err := part(ctx, h); err != nil {
 			return nil, err
 		}
@@ -96,7 +100,13 @@ func (p Parts) callProviders(ctx context.Context, h *Handler) error {
 // verifier makes what checks tokens.
 func (p Parts) verifier(ctx context.Context, h *Handler) (err error) {
 	if a := p.Policy.Auth; a != nil {
-		h.Verifier, err = auth.New(ctx, auth.Config{Issuer: a.Issuer, Audience: a.Audience, JWKSURL: a.JWKSURL, PlanClaim: a.PlanClaim, AssumeEmailVerified: a.AssumeEmailVerified, HTTPClient: p.Keys, Now: p.Now})
+		var backends []auth.Backend
+		for _, b := range h.backends {
+			if b.Claim != "" {
+				backends = append(backends, auth.Backend{Name: b.Name, Claim: b.Claim, Values: b.Values})
+			}
+		}
+		h.Verifier, err = auth.New(ctx, auth.Config{Issuer: a.Issuer, Audience: a.Audience, JWKSURL: a.JWKSURL, PlanClaim: a.PlanClaim, AssumeEmailVerified: a.AssumeEmailVerified, Backends: backends, HTTPClient: p.Keys, Now: p.Now})
 	}
 	return err
 }

@@ -38,7 +38,7 @@ func (h *Handler) newChallenge(w http.ResponseWriter, r *http.Request, _ *entry)
 	if apiErr != nil {
 		return apiErr
 	}
-	c, err := h.Altcha.Create(at.networks[0], h.admission.PoolUsed(h.Policy.Tiers[policy.Anonymous]))
+	c, err := h.Altcha.Create(at.networks[0], h.admission.PoolUsed(h.Policy.Tiers[policy.Anonymous], at.backend))
 	if err != nil {
 		return h.challengeFailed(r, err)
 	}
@@ -115,7 +115,7 @@ func (h *Handler) verify(r *http.Request, at location, payload string, allowed a
 	}
 	begun, err := time.Now(), error(nil)
 	for _, network := range at.networks {
-		s, err = h.Challenges.Verify(r.Context(), network, at.signals.Addr.String(), payload)
+		s, err = h.Challenges.Verify(r.Context(), network, at.address(), payload)
 		if !errors.Is(err, challenge.ErrStolen) {
 			break
 		}
@@ -127,6 +127,14 @@ func (h *Handler) verify(r *http.Request, at location, payload string, allowed a
 		return s, allowed, h.challengeFailed(r, err)
 	}
 	return s, allowed.Later(time.Since(begun)), nil
+}
+
+// address is whose solution it is, as a third party asks; "" if a backend does not say.
+func (at location) address() string {
+	if !at.signals.Addr.IsValid() {
+		return ""
+	}
+	return at.signals.Addr.String()
 }
 
 // parsePayload reads {"payload": "…"}; a widget sends more beside it.

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"sync"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
@@ -25,9 +24,11 @@ func (h *Handler) cors(w http.ResponseWriter, r *http.Request) *openai.Error {
 	header := w.Header()
 	header.Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
-	listed := h.Policy.CORS != nil && slices.Contains(h.Policy.CORS.Origins, origin)
-	if origin != "" && !listed && !isOwn(origin, h.base(r)) {
-		return openai.Errorf(openai.OriginNotAllowed, "", "Pages of this origin may not call here.")
+	if origin != "" && !h.Policy.CORS.Allows(origin) && !isOwn(origin, h.base(r)) {
+		if h.RefusedOrigin != nil {
+			h.RefusedOrigin(origin)
+		}
+		return openai.Errorf(openai.OriginNotAllowed, "", "Pages of %s may not call here. The owner can list them in cors.origins of tokenfuse.yaml.", openai.Clip(origin))
 	}
 	if origin != "" {
 		header.Set("Access-Control-Allow-Origin", origin)

@@ -205,3 +205,26 @@ func TestPreflight(t *testing.T) {
 	}
 	g.untouched(t)
 }
+
+// A pattern lets in what it stands for, and each page is told its own name.
+func TestOriginPatterns(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, func(yaml string) string {
+		return strings.Replace(yaml, `["https://app.example.com"]`, `["https://*-team.vercel.app", "capacitor://localhost"]`, 1)
+	})
+	var refused []string
+	g.handler.RefusedOrigin = func(origin string) { refused = append(refused, origin) }
+	for _, origin := range []string{"https://pr-7-team.vercel.app", "capacitor://localhost"} {
+		readable(t, g.do(g.from(origin, http.MethodPost, chatPath, "", chatBody("docqa", "Hi"))), origin)
+	}
+	for _, origin := range []string{"https://evil.vercel.app", "https://a.b-team.vercel.app"} {
+		a := g.do(g.from(origin, http.MethodPost, chatPath, "", chatBody("docqa", "Hi")))
+		g.refused(t, a, openai.OriginNotAllowed, "")
+		if message := g.wireError(a).Message; !strings.Contains(message, origin+" may not") || !strings.Contains(message, "cors.origins of tokenfuse.yaml") {
+			t.Errorf("%s is told %q", origin, message)
+		}
+	}
+	if want := []string{"https://evil.vercel.app", "https://a.b-team.vercel.app"}; !slices.Equal(refused, want) {
+		t.Errorf("refused, by the hook: %q", refused)
+	}
+}

@@ -49,11 +49,16 @@ type Handler struct {
 	Networks *fingerprint.Keyer
 	Source   *fingerprint.Source
 
+	backends []backend // that call for their visitors, by name
+
 	// Of challenges; nil if there are none. Altcha is nil if a third party has them.
 	Challenges challenge.Verifier
 	Altcha     *challenge.Altcha
 	Passes     *challenge.Passes
 	Used       *challenge.Used
+
+	// RefusedOrigin is told of each page that was refused; nil: nobody is.
+	RefusedOrigin func(origin string)
 
 	Log     *slog.Logger
 	Metrics *emf.Writer // nil: none

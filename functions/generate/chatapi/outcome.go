@@ -11,6 +11,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
 )
 
 // refused gives each refusal of an admission its code and its sentence. It is the only
@@ -43,9 +44,9 @@ func (h *Handler) refused(r *http.Request, x *admission.Refusal, id identity, fe
 	case admission.SwitchedOff:
 		return later(openai.FuseOpen, x.Wait, "This service is switched off for the moment.")
 	case admission.ChallengeDue:
-		return h.challengeDue(r, "")
+		return h.challengeDue(r, id, "")
 	case admission.PassUsedUp:
-		return h.challengeDue(r, "Your pass is used up. ")
+		return h.challengeDue(r, id, "Your pass is used up. ")
 	case admission.OverLimit:
 		return overLimit(x, feature)
 	case admission.TooManyOpen:
@@ -107,10 +108,15 @@ func later(c openai.Code, wait time.Duration, message string) *openai.Error {
 	return &openai.Error{Code: c, RetryAfter: max(time.Second, wait), Message: message + " You can ask again in " + inWords(wait) + "."}
 }
 
-// challengeDue asks for a solved challenge.
-func (h *Handler) challengeDue(r *http.Request, because string) *openai.Error {
-	return &openai.Error{Code: openai.ChallengeRequired, ChallengeURL: h.challengeURL(r),
+// challengeDue asks for a solved challenge. A server that calls for its visitors can be
+// told apart from them: it learns how.
+func (h *Handler) challengeDue(r *http.Request, id identity, because string) *openai.Error {
+	e := &openai.Error{Code: openai.ChallengeRequired, ChallengeURL: h.challengeURL(r),
 		Message: because + "Please solve a challenge first; then you can go on at once."}
+	if id.Backend == nil && fingerprint.LooksLikeServer(r) {
+		e.Message += " If you are a server that calls for its visitors, make it a trusted backend, so that they are told apart (" + backendsPage + ")."
+	}
+	return e
 }
 
 // storeDown says what could not be done without the store.

@@ -87,8 +87,18 @@ func (g *rig) now() time.Time {
 // freeze stops the handler's clock, or moves a stopped one on by d.
 func (g *rig) freeze(d time.Duration) { g.frozen.Store(g.now().Add(d).UnixMicro()) }
 
-// testSecret stands for every secret that the policy names.
+// testSecret stands for every secret that the policy names, but those of backends.
 const testSecret = "a-secret-of-some-length"
+
+// backendSecret is the secret of a backend, by the name of its variable.
+func backendSecret(env string) string { return "the+secret/of=" + env }
+
+func secretOf(_ context.Context, s policy.Secret) (string, error) {
+	if strings.HasPrefix(s.Env, "BACKEND_") {
+		return backendSecret(s.Env), nil
+	}
+	return testSecret, nil
+}
 
 // setup is what a rig may be given beside its policy.
 type setup struct {
@@ -161,7 +171,7 @@ func (g *rig) process(db *dynamodb.Client) *Handler {
 	g.t.Helper()
 	h, err := Build(context.Background(), Parts{
 		Policy: g.policy, DynamoDB: db, Bucket: g.bucket,
-		Secret:  func(context.Context, policy.Secret) (string, error) { return testSecret, nil },
+		Secret:  secretOf,
 		Log:     environ.NewLog(g.log),
 		Now:     g.now,
 		Silence: g.silence,

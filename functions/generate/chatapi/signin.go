@@ -45,6 +45,14 @@ func (h *Handler) signInFailed(err error) *openai.Error {
 
 // keyToSend says what callers may send in place of what they did.
 func (h *Handler) keyToSend() string {
+	if len(h.backends) > 0 {
+		return h.keyOfOne() + " A backend sends its secret."
+	}
+	return h.keyOfOne()
+}
+
+// keyOfOne is the key of somebody who calls for themselves.
+func (h *Handler) keyOfOne() string {
 	switch anonymous := h.Policy.Tiers[policy.Anonymous] != nil; {
 	case h.Verifier == nil:
 		return "Send the key anonymous, or none."

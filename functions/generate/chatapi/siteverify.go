@@ -55,6 +55,9 @@ func (h *Handler) refusedBy(at location) {
 
 // sender gives the codes of an address and of a browser.
 func (h *Handler) sender(at location) (source, client string, err error) {
+	if at.client != "" { // a backend knows it by this alone
+		return at.client, "", nil
+	}
 	if source, err = h.Networks.SourceKey(at.signals.Addr, h.Now()); err != nil {
 		return "", "", err
 	}
