@@ -13,12 +13,17 @@ import (
 	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
+	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/secret"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
+
+// warmTime bounds what a start waits for connections that the first call could open by
+// itself.
+const warmTime = time.Second
 
 func main() { environ.Serve(build) }
 
@@ -40,16 +45,27 @@ func build(ctx context.Context) (any, error) {
 	}
 	starting, cancel := environ.Starting(ctx)
 	defer cancel()
+	setting := fuse.NewReader(db, limits, time.Now)
+	setting.Begin(starting) // which connects to the store while the secrets are read
+	var secrets func(context.Context, policy.Secret) (string, error)
+	environ.Waiting(func() { secrets = secret.NewReader(cfg).Fetch(starting, p.Secrets()) })
 	h, err := chatapi.Build(ctx, chatapi.Parts{
 		Policy:   p,
 		DynamoDB: db,
+		Fuse:     setting,
 		Ledger:   events,
 		Bucket:   bucket.Options{Table: limits},
-		Secret:   secret.NewReader(cfg).Fetch(starting, p.Secrets()),
+		Secret:   secrets,
 		AWS:      cfg,
 		Log:      slog.Default(),
 		Metrics:  emf.New(os.Stdout, environ.MetricsNamespace(), time.Now),
 		Version:  os.Getenv("AWS_LAMBDA_FUNCTION_VERSION"),
 	})
-	return lambdahttp.Stream(h), err
+	if err != nil {
+		return nil, err
+	}
+	warm, done := context.WithTimeout(starting, warmTime)
+	defer done()
+	environ.Waiting(func() { h.Warm(warm) })
+	return lambdahttp.Stream(h), nil
 }

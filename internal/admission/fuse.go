@@ -43,6 +43,17 @@ func (a *Admission) throughFuse(ctx context.Context) *Refusal {
 	return refusal
 }
 
+// Warm reads the fuse, and so connects to the store. It waits for that until ctx ends.
+func (c *Controller) Warm(ctx context.Context) {
+	read := make(chan struct{})
+	wait := c.Fuse.Begin(ctx)
+	go func() { defer close(read); _, _ = wait() }()
+	select {
+	case <-read:
+	case <-ctx.Done():
+	}
+}
+
 // obey holds a caller against the fuse.
 func (c *Controller) obey(caller Caller, s fuse.Status) *Refusal {
 	if b, blocked := c.blocked(caller, s); blocked {

@@ -116,6 +116,10 @@ func New(ctx context.Context, cfg Config) (*Verifier, error) {
 	}, nil
 }
 
+// Warm fetches the issuer's keys, so that the first token need not wait for them. If that
+// fails, or ctx ends first, the first token does.
+func (v *Verifier) Warm(ctx context.Context) { _, _ = v.keys.later(ctx, 0) }
+
 // checkKeysURL refuses a URL from which keys could be swapped on their way.
 func checkKeysURL(raw string) error {
 	u, err := url.Parse(raw)

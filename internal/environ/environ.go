@@ -42,8 +42,19 @@ func Starting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, started.Add(startTime))
 }
 
+// waited is how long the start has waited for the network.
+var waited time.Duration
+
+// Waiting runs what waits for the network during a start. The line of the start tells how
+// long that took, since it says nothing about the function. Not for concurrent use.
+func Waiting(wait func()) {
+	begun := time.Now()
+	wait()
+	waited += time.Since(begun)
+}
+
 // Serve builds a Lambda handler and serves it, with a JSON log on standard output, in
-// which a start is a line with the version. A function that cannot be built says why
+// which a start is a line with the version, and with how long it took and waited. A function that cannot be built says why
 // and ends the process, which Lambda reports as a failed start.
 func Serve(build func(context.Context) (handler any, err error)) {
 	slog.SetDefault(NewLog(os.Stdout))
@@ -52,6 +63,8 @@ func Serve(build func(context.Context) (handler any, err error)) {
 		slog.Error("the function cannot start", "version", version.Number, "error", whole(err.Error()))
 		os.Exit(1)
 	}
-	slog.Info("the function starts", "version", version.Number)
+	slog.Info("the function starts", "version", version.Number, "ms", milliseconds(time.Since(started)), "waited_ms", milliseconds(waited))
 	lambda.Start(handler)
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -3,6 +3,7 @@ package provider
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -101,7 +102,9 @@ func newHTTPClient() *http.Client {
 		IdleConnTimeout:        30 * time.Second, // less than servers', so that few calls meet a dead one
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableCompression:     true, // it would hold tokens back
-		Protocols:              protocols,
+		// Who comes back after a pause resumes its session: half the work, and a trip less.
+		TLSClientConfig: &tls.Config{ClientSessionCache: tls.NewLRUClientSessionCache(0)},
+		Protocols:       protocols,
 	}}
 }
 

@@ -33,6 +33,7 @@ type Parts struct {
 	DynamoDB DynamoDB
 	Bucket   bucket.Options
 	Pool     bucket.PoolOptions
+	Fuse     *fuse.Reader   // nil: one of DynamoDB and Bucket.Table
 	Ledger   *ledger.Ledger // nil: spend events are only logged
 	Secret   func(context.Context, policy.Secret) (string, error)
 	AWS      aws.Config // region and credentials of Bedrock; not needed without it
@@ -128,8 +129,11 @@ func (p Parts) admission(_ context.Context, h *Handler) error {
 			return err
 		}
 	}
+	if p.Fuse == nil {
+		p.Fuse = fuse.NewReader(p.DynamoDB, p.Bucket.Table, p.Now)
+	}
 	h.admission, err = admission.New(admission.Config{
-		Policy: p.Policy, Buckets: buckets, Pools: pools, Fuse: fuse.NewReader(p.DynamoDB, p.Bucket.Table, p.Now), Ledger: p.Ledger,
+		Policy: p.Policy, Buckets: buckets, Pools: pools, Fuse: p.Fuse, Ledger: p.Ledger,
 		Challenges: h.Challenges != nil, Log: logger, Now: p.Now,
 		// Who is patient with the store is so with all that is asked of it.
 		AskTime: p.Bucket.ReserveTimeout, TakeBackTime: p.Bucket.AttemptTimeout,
