@@ -326,6 +326,7 @@ func TestClients(t *testing.T) {
 		t.Run("page", func(t *testing.T) { site.run(t, l) })
 		t.Run("route", func(t *testing.T) { testRoute(t, l) })
 		t.Run("app", func(t *testing.T) { testApp(t, l) })
+		t.Run("budget", func(t *testing.T) { testBudget(t, l) })
 		t.Run("error", func(t *testing.T) { testShownError(t, l) })
 	})
 	if t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/") {

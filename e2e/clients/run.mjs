@@ -23,7 +23,11 @@ for (const [i, { url, token, call, question }] of JSON.parse(await read(process.
     if (call === 'ask') Object.assign(got, await client.ask(question));
     else if (call === 'stream') Object.assign(got, await client.stream(question, piece => { got.text += piece; }));
     else if (call === 'post') got.text = await (await client.POST(new Request(url, { method: 'POST', body: question }))).text();
-    else got.found = await client.json(question, schema);
+    else if (call === 'budget') {
+      const headers = { 'Content-Type': 'application/json', Authorization: `Bearer ${token}` };
+      const answer = await fetch(`${url}/v1/chat/completions`, { method: 'POST', headers, body: question });
+      got.text = JSON.stringify([client.ofHeaders(answer.headers), await client.now(url, headers)]);
+    } else got.found = await client.json(question, schema);
   } catch (error) {
     got.thrown = String(error);
     try { got.refusal = client.refusal(error); } catch { /* thrown says what it is */ }
