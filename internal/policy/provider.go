@@ -35,9 +35,6 @@ var azureHost = lazily(`\.(openai|cognitiveservices|services\.ai)\.azure\.(com|u
 // OpenAI's, public and inside a VPC.
 var bedrockHost = lazily(`(^|\.)bedrock(-[a-z-]+)?\.[a-z0-9-]+\.(vpce\.)?(amazonaws\.com(\.cn)?|api\.aws)$`)
 
-// ends are what base URLs end before, since it is added to them.
-var ends = map[kind.Kind]string{kind.OpenAI: "/chat/completions", kind.Anthropic: "/v1/messages"}
-
 // keyParameters are those of a query that bear keys.
 var keyParameters = []string{"key", "api_key", "token", "access_token", "subscription_key", "sig", "signature", "code", "secret", "password"}
 
@@ -50,13 +47,16 @@ func (v value) baseURL(k kind.Kind) string {
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	u.Path, u.RawPath, u.ForceQuery = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/"), false
-	end := ends[k]
+	end := "/chat/completions"
+	if k == kind.Anthropic {
+		end = "/v1/messages"
+	}
 	switch {
 	case err != nil:
 		v.report("has a query that is none")
 	case k == kind.Bedrock && u.RawQuery != "":
 		v.report("must have no query for kind %s", k)
-	case end != "" && strings.HasSuffix(u.Path, end):
+	case strings.HasSuffix(u.Path, end):
 		v.report("must end before %s, which is added to it", end)
 	}
 	for name := range query {

@@ -3,6 +3,7 @@ package provider
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 
@@ -135,10 +136,7 @@ func exceptionName(s string) string {
 // decodingStream keeps of the failures of a stream's decoder those of the connection:
 // the others quote what they met.
 func decodingStream(err error) error {
-	if err == io.EOF {
-		return err
-	}
-	if safe(err) == errConnection {
+	if !errors.Is(err, io.EOF) && errors.Is(safe(err), errConnection) {
 		return errMalformed
 	}
 	return err

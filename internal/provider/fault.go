@@ -5,22 +5,34 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+)
 
-	"github.com/tokenfuse/tokenfuse/internal/openai"
+// Fault is what a provider finds wrong with a request itself.
+type Fault string
+
+// The faults, as OpenAI's API calls them.
+const (
+	TooLong           Fault = "context_length_exceeded"
+	FilteredContent   Fault = "content_filter"
+	ForbiddenPrompt   Fault = "invalid_prompt"
+	LongString        Fault = "string_above_max_length"
+	ValueNotTaken     Fault = "unsupported_value"
+	ParameterNotTaken Fault = "unsupported_parameter"
+	WrongValue        Fault = "invalid_value"
 )
 
 // faults are what servers call what is wrong with a request itself, without case and
-// without what joins words, and what OpenAI's API calls it.
-var faults = func() map[string]openai.Code {
-	known := map[string]openai.Code{}
-	for code, words := range map[openai.Code]string{
-		openai.ContextLengthExceeded: "contextlengthexceeded contextwindowexceeded contextwindowexceedederror modelcontextwindowexceeded exceedcontextsizeerror requesttoolarge inputtoolong prompttoolong",
-		openai.ContentFilter:         "contentfilter contentfiltered contentpolicyviolation contentpolicyviolationerror responsibleaipolicyviolation datainspectionfailed moderationblocked prohibitedcontent contentblocked refusal modelrefusal safety sensitive 1301",
-		openai.InvalidPrompt:         "invalidprompt",
-		openai.StringAboveMaxLength:  "stringabovemaxlength",
-		openai.UnsupportedValue:      "unsupportedvalue",
-		openai.UnsupportedParameter:  "unsupportedparameter extraforbidden",
-		openai.InvalidValue:          "invalidvalue invalidtype invalidjsonschema decimalabovemaxvalue decimalbelowminvalue integerabovemaxvalue integerbelowminvalue arrayabovemaxlength",
+// without what joins words, and what it is.
+var faults = func() map[string]Fault {
+	known := map[string]Fault{}
+	for code, words := range map[Fault]string{
+		TooLong:           "contextlengthexceeded contextwindowexceeded contextwindowexceedederror modelcontextwindowexceeded exceedcontextsizeerror requesttoolarge inputtoolong prompttoolong",
+		FilteredContent:   "contentfilter contentfiltered contentpolicyviolation contentpolicyviolationerror responsibleaipolicyviolation datainspectionfailed moderationblocked prohibitedcontent contentblocked refusal modelrefusal safety sensitive 1301",
+		ForbiddenPrompt:   "invalidprompt",
+		LongString:        "stringabovemaxlength",
+		ValueNotTaken:     "unsupportedvalue",
+		ParameterNotTaken: "unsupportedparameter extraforbidden",
+		WrongValue:        "invalidvalue invalidtype invalidjsonschema decimalabovemaxvalue decimalbelowminvalue integerabovemaxvalue integerbelowminvalue arrayabovemaxlength",
 	} {
 		for word := range strings.FieldsSeq(words) {
 			known[word] = code
@@ -33,27 +45,27 @@ var faults = func() map[string]openai.Code {
 // somebody behind them.
 var phrases = []struct {
 	text string
-	code openai.Code
+	code Fault
 }{
-	{"context_length_exceeded", openai.ContextLengthExceeded},
-	{"contextwindowexceedederror", openai.ContextLengthExceeded},
-	{"maximum context length", openai.ContextLengthExceeded}, // OpenAI, vLLM, Mistral, DeepSeek, OpenRouter
-	{"maximum prompt length", openai.ContextLengthExceeded},  // xAI
-	{"context length", openai.ContextLengthExceeded},         // LM Studio, Ollama
-	{"context limit", openai.ContextLengthExceeded},          // Anthropic
-	{"context window", openai.ContextLengthExceeded},
-	{"context size", openai.ContextLengthExceeded},       // llama.cpp
-	{"prompt is too long", openai.ContextLengthExceeded}, // Anthropic
-	{"input is too long", openai.ContextLengthExceeded},  // Bedrock
-	{"too many input tokens", openai.ContextLengthExceeded},
-	{"exceeds the maximum number of tokens", openai.ContextLengthExceeded}, // Gemini
-	{"content filtering policy", openai.ContentFilter},                     // Anthropic
-	{"content management policy", openai.ContentFilter},                    // Azure
-	{"contentpolicyviolationerror", openai.ContentFilter},
-	{"content exists risk", openai.ContentFilter}, // DeepSeek
-	{"violating our usage policy", openai.InvalidPrompt},
-	{"cannot both be specified", openai.UnsupportedValue}, // Claude in Bedrock, of temperature and top_p
-	{"is deprecated for this model", openai.UnsupportedParameter},
+	{"context_length_exceeded", TooLong},
+	{"contextwindowexceedederror", TooLong},
+	{"maximum context length", TooLong}, // OpenAI, vLLM, Mistral, DeepSeek, OpenRouter
+	{"maximum prompt length", TooLong},  // xAI
+	{"context length", TooLong},         // LM Studio, Ollama
+	{"context limit", TooLong},          // Anthropic
+	{"context window", TooLong},
+	{"context size", TooLong},       // llama.cpp
+	{"prompt is too long", TooLong}, // Anthropic
+	{"input is too long", TooLong},  // Bedrock
+	{"too many input tokens", TooLong},
+	{"exceeds the maximum number of tokens", TooLong}, // Gemini
+	{"content filtering policy", FilteredContent},     // Anthropic
+	{"content management policy", FilteredContent},    // Azure
+	{"contentpolicyviolationerror", FilteredContent},
+	{"content exists risk", FilteredContent}, // DeepSeek
+	{"violating our usage policy", ForbiddenPrompt},
+	{"cannot both be specified", ValueNotTaken}, // Claude in Bedrock, of temperature and top_p
+	{"is deprecated for this model", ParameterNotTaken},
 }
 
 // blame notes what is wrong with the request itself, if a refusal says so in a way that is
@@ -70,7 +82,7 @@ func (e *Error) blame(body []byte) *Error {
 	slices.Sort(c.words)
 	e.Param = c.param
 	for _, word := range c.words {
-		if code, ok := faults[word]; ok && (e.Fault == "" || e.Fault == openai.InvalidValue) { // which says least
+		if code, ok := faults[word]; ok && (e.Fault == "" || e.Fault == WrongValue) { // which says least
 			e.Fault = code
 		}
 	}
@@ -80,7 +92,7 @@ func (e *Error) blame(body []byte) *Error {
 		}
 	}
 	if e.Fault == "" && e.Param != "" {
-		e.Fault = openai.InvalidValue
+		e.Fault = WrongValue
 	}
 	if e.Param != "" {
 		e.Err = wireError(strings.TrimPrefix(errText(e.Err)+", param "+e.Param, ", "))

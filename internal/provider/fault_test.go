@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
 
 // What servers find wrong with a request is known by their codes, by what hides behind
@@ -16,7 +14,7 @@ func TestFaults(t *testing.T) {
 		name   string
 		status int
 		body   string
-		fault  openai.Code
+		fault  Fault
 		param  string
 	}{
 		{"OpenAI", 400, `{"error":{"message":"This model's maximum context length is 8192 tokens. PROMPT","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`, "context_length_exceeded", "messages"},

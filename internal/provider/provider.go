@@ -98,7 +98,7 @@ type Error struct {
 	// Fault is what is wrong with the request itself, where a 400, 413 or 422 says so in a
 	// way that is known; "" elsewhere. Param is the field at fault as the provider calls it,
 	// a plain word, which need not be one that the caller has set; "" if it names none.
-	Fault openai.Code
+	Fault Fault
 	Param string
 	Begun bool  // some of the answer had arrived: a byte of its body is enough
 	Err   error // the cause; may be nil

@@ -16,25 +16,25 @@ func (x *exchange) blamed(p *provider.Error) *openai.Error {
 	}
 	says := ""
 	switch p.Fault {
-	case openai.ContextLengthExceeded:
+	case provider.TooLong:
 		param, says = "messages", "The conversation is too long for the model. A shorter one may fit."
-	case openai.ContentFilter:
+	case provider.FilteredContent:
 		param, says = "messages", "The content filter of the model refused the request. It will refuse the same again."
-	case openai.InvalidPrompt:
+	case provider.ForbiddenPrompt:
 		param, says = "messages", "The model's provider takes the request for one against its rules. It will refuse the same again."
-	case openai.StringAboveMaxLength:
+	case provider.LongString:
 		if theirs || param == "" {
 			says = "A text in the request is longer than the model takes."
 		}
-	case openai.UnsupportedParameter:
+	case provider.ParameterNotTaken:
 		if theirs {
 			says = "The model does not take " + what + "."
 		}
-	case openai.UnsupportedValue:
+	case provider.ValueNotTaken:
 		if theirs {
 			says = "The model does not take this value of " + what + "."
 		}
-	case openai.InvalidValue:
+	case provider.WrongValue:
 		// Messages are as we wrote them.
 		if theirs && param != "" && param != "messages" {
 			says = "The model does not take this value of " + what + "."
@@ -43,7 +43,7 @@ func (x *exchange) blamed(p *provider.Error) *openai.Error {
 	if says == "" {
 		return nil
 	}
-	e := openai.Errorf(p.Fault, param, "%s %s", says, x.entry.taken())
+	e := openai.Errorf(openai.Code(p.Fault), param, "%s %s", says, x.entry.taken())
 	e.Upstream = p.Status
 	return e
 }
