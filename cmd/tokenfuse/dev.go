@@ -54,6 +54,10 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	if c.AlarmEvery <= 0 {
 		return errors.New("--alarm-every must be above 0")
 	}
+	answers := s
+	if s.json {
+		s.out = io.Discard // what people read
+	}
 	read := c.contents()
 	p, err := load(c.Config, s)
 	if err != nil {
@@ -125,6 +129,12 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	fmt.Fprintf(s.out, "ready %s\n", url)
+	if s.json {
+		keys := ground.keys
+		if err := answers.answer(map[string]string{"url": url, "store": on.Store, "aws_access_key_id": keys.id, "aws_secret_access_key": keys.secret}); err != nil {
+			return err
+		}
+	}
 	reloading := make(chan struct{})
 	go func() {
 		defer close(reloading)
