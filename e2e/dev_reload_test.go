@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -103,4 +104,38 @@ func TestReload(t *testing.T) {
 		t.Errorf("reloaded %d times", got)
 	}
 	d.complete(t, token, question{feature: "ask", text: "Go on.", most: 5})
+}
+
+// The line that dev prints for a page of elsewhere lets the page call as soon as it stands
+// in the configuration.
+func TestPrintedOrigin(t *testing.T) {
+	t.Parallel()
+	config := testConfig(t, 1000)
+	d := startDev(t, config)
+	status := func() int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/v1/models", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Origin", "https://shop.example.com")
+		a, err := read(do(req, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.status
+	}
+	if got := status(); got != http.StatusForbidden {
+		t.Fatalf("status %d", got)
+	}
+	line := regexp.MustCompile(`(?m)^cors: .*$`)
+	await(t, "the line is printed", func() bool { return line.MatchString(d.output()) })
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, append(text, line.FindString(d.output())+"\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the page may call", func() bool { return status() == http.StatusOK })
 }
