@@ -372,8 +372,8 @@ func errorCode(body []byte) string {
 	return codeOf(envelope.Error)
 }
 
-// codeOf finds the code, or else the type, of an error. Messages are never read,
-// since they may quote the prompt.
+// codeOf finds the code, or else the type, of an error. Messages may quote the prompt:
+// blame alone looks at them, and keeps nothing.
 func codeOf(raw json.RawMessage) string {
 	var e struct{ Code, Type json.RawMessage }
 	if json.Unmarshal(raw, &e) != nil {
