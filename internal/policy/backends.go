@@ -46,6 +46,19 @@ func (p *Policy) Reached(tier string) bool {
 	return tier == Anonymous || p.Auth != nil || p.vouched(tier)
 }
 
+// freeThrough are the features that b's visitors may call for nothing, sorted.
+func (p *Policy) freeThrough(b *Backend) (free []string) {
+	for _, tier := range slices.Sorted(maps.Keys(p.Tiers)) {
+		for _, feature := range p.FeatureNames(tier) {
+			if _, cost := p.WorstCase(p.Features[feature], p.Tiers[tier]); cost == 0 && b.Serves(tier) && !slices.Contains(free, feature) {
+				free = append(free, feature)
+			}
+		}
+	}
+	slices.Sort(free)
+	return free
+}
+
 func (p *Policy) readBackend(name string, v value) *Backend {
 	o := v.object()
 	defer o.end()

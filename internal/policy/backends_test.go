@@ -52,6 +52,15 @@ func TestBackends(t *testing.T) {
 		}
 	}
 
+	// What costs nothing is bounded by no pool.
+	if notes := strings.Join(parse(t, file).Notes(), "\n"); strings.Contains(notes, "backends.") {
+		t.Errorf("notes of backends whose calls all cost: %s", notes)
+	}
+	free := strings.Replace(strings.Replace(file, `input: "0.40"`, "input: 0", 1), `output: "1.60"`, "output: 0", 1)
+	if notes := strings.Join(parse(t, free).Notes(), "\n"); !strings.Contains(notes, "backends.app: calls to ask cost nothing") || !strings.Contains(notes, "backends.web: calls to ask cost nothing") {
+		t.Errorf("of free calls: %s", notes)
+	}
+
 	// Users for whom backends vouch need no auth.
 	p = parse(t, cut(strings.Replace(file, "token: {claim: azp, values: [web]}, ", "", 1), "auth:", "cors:"))
 	if notes := strings.Join(p.Notes(), "\n"); !p.Reached(User) || !strings.Contains(notes, "those for whom a backend vouches") {

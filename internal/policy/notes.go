@@ -72,6 +72,11 @@ func (p *Policy) Notes() []string {
 	if anonymous != nil && anonymous.Network == nil {
 		note("tiers.anonymous.network is left out: the clients of one network are not limited together, and a script that changes its user agent is stopped by a pool alone.")
 	}
+	for _, name := range p.BackendNames() {
+		if free := p.freeThrough(p.Backends[name]); len(free) > 0 {
+			note("backends.%s: calls to %s cost nothing, so its pool does not bound them, however many ids it makes up. Give their models a price.", name, strings.Join(free, ", "))
+		}
+	}
 	if p.CloudFront == nil {
 		note("cloudfront is left out: TLS signals do not exist, and the clients of a network are told apart by user agent alone.")
 	}

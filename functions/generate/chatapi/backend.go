@@ -124,7 +124,12 @@ func (h *Handler) backendOf(r *http.Request) (*policy.Backend, *openai.Error) {
 			}
 		}
 	}
-	return nil, unauthorized(auth.NoBackend, fmt.Sprintf("The Authorization header has neither a backend's secret nor its token, and only a backend may name its visitors (%s).", backendsPage))
+	return nil, notProven()
+}
+
+// notProven refuses who names a visitor and has not shown to be a backend.
+func notProven() *openai.Error {
+	return unauthorized(auth.NoBackend, "The Authorization header has neither a backend's secret nor its token, and only a backend may name its visitors ("+backendsPage+").")
 }
 
 func namesVisitor(r *http.Request) bool {

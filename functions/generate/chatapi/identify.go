@@ -37,6 +37,9 @@ func (h *Handler) identify(r *http.Request) (identity, *openai.Error) {
 	if err == nil {
 		user, err = h.userOf(r, token)
 	}
+	if errors.Is(err, auth.ErrInvalid) && len(h.backends) > 0 && namesVisitor(r) {
+		return identity{}, notProven()
+	}
 	if err != nil {
 		return identity{}, h.signInFailed(err)
 	}
