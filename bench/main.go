@@ -40,6 +40,7 @@ var topics = []topic{
 	{"tokens", tokenCounting},
 	{"ledger", ledgerSums},
 	{"start", coldStart},
+	{"memory", memory},
 }
 
 func main() {

@@ -281,7 +281,7 @@ func functions(s *stack, p *problems) {
 			}
 		}
 	}
-	p.equal("memory", fmt.Sprint(s.get("Generate", "MemorySize"), s.get("ClearLimit", "MemorySize"), s.get("SpendAlarm", "MemorySize")), "512 512 512")
+	p.equal("memory", fmt.Sprint(s.get("Generate", "MemorySize"), s.get("ClearLimit", "MemorySize"), s.get("SpendAlarm", "MemorySize")), "256 512 512")
 	p.equal("timeouts", fmt.Sprint(s.get("Generate", "Timeout"), s.get("ClearLimit", "Timeout"), s.get("SpendAlarm", "Timeout")), "120 29 120")
 	for _, name := range s.ofType("AWS::Lambda::Function") {
 		p.equal("concurrency of "+name, s.get(name, "ReservedConcurrentExecutions"), nil)

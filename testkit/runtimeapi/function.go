@@ -113,3 +113,6 @@ func (l *lines) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// PID is the process's.
+func (f *Function) PID() int { return f.cmd.Process.Pid }
