@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"encoding/json"
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -125,5 +127,34 @@ func TestCallerLeaves(t *testing.T) {
 	await(t, "the limits settle to the whole answer", func() bool { return d.remaining(t, token, "tokens") == capacity-2*cost })
 	if got := d.remaining(t, token, "cv"); got != 1 {
 		t.Errorf("%d answers left, want 1", got)
+	}
+}
+
+// With the data a pass outlives a restart, and so does what was used of it.
+func TestPassOutlivesRestart(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	start := func() *dev { return startDev(t, "tokenfuse.yaml", "--data", data) }
+	d := start()
+	payload := visitor{d: d}.solve(t, d.url+"/v1/challenge")
+	a := visitor{d: d}.mustSend(t, http.MethodPost, d.url+"/v1/challenge", `{"payload":"`+payload+`"}`)
+	var bought struct{ Pass string }
+	if err := json.Unmarshal([]byte(a.body), &bought); err != nil || bought.Pass == "" {
+		t.Fatalf("no pass: %d %s", a.status, a.body)
+	}
+	holder := func(d *dev) visitor { return visitor{d: d, header: map[string]string{"X-Challenge-Pass": bought.Pass}} }
+	if a := holder(d).mustAsk(t, question{feature: "docqa", text: "Go on.", most: 20}); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	calls := func(d *dev) string {
+		a := holder(d).mustSend(t, http.MethodGet, d.url+"/v1/limits", "")
+		return regexp.MustCompile(`"id":"pass#[^"]*".*"name":"pass_calls","unit":"calls","capacity":20,"period_seconds":1800,"remaining":19`).FindString(a.body)
+	}
+	before := calls(d)
+	if code := d.stop(t, syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if after := calls(start()); before == "" || after != before {
+		t.Errorf("%q has become %q", before, after)
 	}
 }
