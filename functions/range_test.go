@@ -284,7 +284,7 @@ func deploy(t *testing.T, text string) *deployment {
 	if s.generate, err = chatapi.Build(t.Context(), chatapi.Parts{Policy: s.policy, DynamoDB: s.db, Bucket: buckets, Ledger: events, Secret: read, Log: log}); err != nil {
 		t.Fatalf("generate does not start: %v", err)
 	}
-	support, err := admin.Build(t.Context(), admin.Parts{Policy: s.policy, DynamoDB: s.db, Bucket: buckets, Secret: read, Log: log})
+	support, err := admin.Build(t.Context(), admin.Parts{Policy: s.policy, DynamoDB: s.db, Bucket: buckets, Spend: on.Spend, Secret: read, Log: log})
 	if err != nil {
 		t.Fatalf("clearlimit does not start: %v", err)
 	}

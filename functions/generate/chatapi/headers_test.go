@@ -247,6 +247,22 @@ func TestWhoComesBack(t *testing.T) {
 	}
 }
 
+// What came back while the model was thinking is told, too: the headers are of the moment
+// when they are sent.
+func TestHeadersOfALateStream(t *testing.T) {
+	t.Parallel()
+	var f *front
+	f = newFront(t, func(w http.ResponseWriter, r *http.Request) {
+		f.freeze(10 * time.Second)
+		answering(`{"prompt_tokens":40,"completion_tokens":2}`)(nil).ServeHTTP(w, r)
+	})
+	a := f.do(f.request(http.MethodPost, chatPath, f.token, cvCall("Hi.", true)))
+	tokens := 50_000 - f.reserved() + 138 // 13.9 a second
+	if want := fmt.Sprintf(`"requests";r=60;t=0, "tokens";r=%d;`, tokens); !strings.HasPrefix(a.header.Get("RateLimit"), want) {
+		t.Errorf("RateLimit %q, want %s", a.header.Get("RateLimit"), want)
+	}
+}
+
 // If the settle fails, the worst case stays taken, and that is what is told.
 func TestWhatAFailedSettleLeaves(t *testing.T) {
 	t.Parallel()
