@@ -79,24 +79,28 @@ func (s *site) run(t *testing.T, l *lab) {
 	}
 }
 
-// testRoute: a server route streams answers to a page as the AI SDK's hooks read them, and
-// hands on what tokenfuse says.
+// testRoute: a server route streams answers for an account to a page as the AI SDK's hooks
+// read them, and hands on what tokenfuse says, here to a visitor who is cut off.
 func testRoute(t *testing.T, l *lab) {
 	t.Parallel()
 	c := sdk{name: "route", program: "route.mjs", with: []string{"ai-sdk.mjs"}}
-	for tr, want := range map[*trial]string{
-		&trials[0]: `{"type":"text-delta",.*"delta":"This`,
-		&trials[4]: `{"type":"error","errorText":"[^"]*You can ask again in`,
+	secret := regexp.MustCompile(`backend +web: Authorization: Bearer (\S+)`).FindStringSubmatch(l.cutOff.output())
+	if secret == nil {
+		t.Fatal("dev prints no secret of the backend")
+	}
+	for visitor, want := range map[string]string{
+		`{"X-Visitor-Id":"ann","X-Visitor-Tier":"user"}`: `{"type":"text-delta",.*"delta":"This`,
+		`{"X-Visitor-Address":"192.0.2.7"}`:              `{"type":"error","errorText":"[^"]*You can ask again in`,
 	} {
-		posted := *tr
-		posted.call, posted.question = "post", `{"messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"Hi"}]}]}`
-		got := c.run(t, l, l.page.program(t, c.program), l.calls(t, c.name, posted))[0]
+		posted := call{URL: l.front + "/route/posted", Token: secret[1], Call: "post",
+			Question: `{"visitor":` + visitor + `,"messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"Hi"}]}]}`}
+		got := c.run(t, l, l.page.program(t, c.program), []call{posted})[0]
 		if !regexp.MustCompile(want).MatchString(got.Text) {
 			t.Errorf("%+v, want %s", got, want)
 		}
-		if n := l.requests(c.name, tr.name).Load(); n != 1 {
-			t.Errorf("%s: %d requests", tr.name, n)
-		}
+	}
+	if n := l.requests("route", "posted").Load(); n != 2 {
+		t.Errorf("%d requests for 2 posts", n)
 	}
 }
 

@@ -208,6 +208,8 @@ tiers:
   once:      {max_input_tokens: 2000, max_output_tokens: 100, limits: {requests: {capacity: 1, per: 1h}}}
   brisk:     {max_input_tokens: 2000, max_output_tokens: 100, limits: {requests: {capacity: 1, per: 9s}}}
 auth: {issuer: "https://issuer.invalid/", audience: "e2e", jwks_url: "https://issuer.invalid/jwks.json", plan_claim: plan}
+pools: {all: {usd: "20.00", per: 1h}, web: {usd: "5.00", per: 1h}}
+backends: {web: {secrets: [{env: E2E_NO_SUCH_KEY}], tiers: [user], pool: web}}
 cors: {origins: [%q]}
 challenge: {kind: altcha, secret: {env: E2E_NO_SUCH_KEY}}
 fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}

@@ -22,8 +22,10 @@ for (const [i, { url, token, call, question }] of JSON.parse(await read(process.
   try {
     if (call === 'ask') Object.assign(got, await client.ask(question));
     else if (call === 'stream') Object.assign(got, await client.stream(question, piece => { got.text += piece; }));
-    else if (call === 'post') got.text = await (await client.POST(new Request(url, { method: 'POST', body: question }))).text();
-    else if (call === 'budget') {
+    else if (call === 'post') {
+      const answer = await client.answer(new Request(url, { method: 'POST', body: question }), JSON.parse(question).visitor);
+      got.text = await answer.text();
+    } else if (call === 'budget') {
       const headers = { 'Content-Type': 'application/json', Authorization: `Bearer ${token}` };
       const answer = await fetch(`${url}/v1/chat/completions`, { method: 'POST', headers, body: question });
       got.text = JSON.stringify([client.ofHeaders(answer.headers), await client.now(url, headers)]);
