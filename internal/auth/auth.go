@@ -6,7 +6,9 @@
 // twice, or a registered claim has another type than expected, is refused rather than
 // interpreted. A token costs at most one signature check, two if it names no key, and
 // waits at most for one bounded fetch of the issuer's keys; the number of fetches is
-// bounded whatever the tokens say. Errors never contain a token or anything that a token
+// bounded whatever the tokens say. A token whose signature was found good is remembered
+// for some minutes at most, and no longer than the keys that it was checked with; its times
+// are checked on each use. Errors never contain a token or anything that a token
 // said: a refusal has a Reason of a closed set.
 //
 // Trusted: the issuer, the key set at its URL (fetched over TLS, except from
@@ -21,6 +23,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"net/http"
@@ -90,6 +93,7 @@ type Verifier struct {
 	cfg    Config
 	parser *jwt.Parser
 	keys   *keySet
+	memory memory
 }
 
 // New checks cfg. It makes no call: the keys are fetched for the first token.
@@ -113,6 +117,7 @@ func New(ctx context.Context, cfg Config) (*Verifier, error) {
 		// times, and cannot accept client_id for a missing aud.
 		parser: jwt.NewParser(jwt.WithValidMethods(algorithms), jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation()),
 		keys:   newKeySet(ctx, cfg),
+		memory: newMemory(),
 	}, nil
 }
 
@@ -163,6 +168,13 @@ func (v *Verifier) Verify(ctx context.Context, token string) (User, error) {
 	if strings.Count(token, ".") != 2 || !jwtCharacters(token) {
 		return User{}, noJWT(token)
 	}
+	hash := tokenHash(sha256.Sum256([]byte(token)))
+	// Whoever is remembered lets the keys be fetched in time, too.
+	if keys, generation := v.keys.cached(); keys != nil {
+		if user, ok := v.memory.of(hash, generation, v.cfg.Now()); ok {
+			return user, nil
+		}
+	}
 	var c claims
 	var used found
 	err := v.parse(token, &c, func(t *jwt.Token) (found, error) {
@@ -170,15 +182,23 @@ func (v *Verifier) Verify(ctx context.Context, token string) (User, error) {
 		used, err = v.key(ctx, t)
 		return used, err
 	})
-	if ReasonOf(err) == Signature && used.unnamed != nil {
+	if ReasonOf(err) == Signature && used.unnamed {
 		// The issuer may have replaced its only key. A token that names its key is not
 		// found then, and waits for a fetch.
-		err = v.parse(token, &c, func(t *jwt.Token) (found, error) { return v.keys.replaced(ctx, used, t.Method.Alg()) })
+		err = v.parse(token, &c, func(t *jwt.Token) (found, error) {
+			var err error
+			used, err = v.keys.replaced(ctx, used, t.Method.Alg())
+			return used, err
+		})
 	}
 	if err != nil {
 		return User{}, err
 	}
-	return c.user(v.cfg)
+	user, err := c.user(v.cfg)
+	if err == nil {
+		v.memory.put(hash, remembered{user, c.times(), used.of.generation, v.cfg.Now()})
+	}
+	return user, err
 }
 
 // parse reads a token into c, signed with the key that find gives.
@@ -229,10 +249,10 @@ func (v *Verifier) key(ctx context.Context, t *jwt.Token) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	if !fits(key, t.Method.Alg()) {
+	if !fits(key.key, t.Method.Alg()) {
 		return found{}, refuse(KeyUnfit)
 	}
-	return found{key: key}, nil
+	return key, nil
 }
 
 // fits says whether key is of the kind that RFC 7518 (section 3) and RFC 8037

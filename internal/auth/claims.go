@@ -45,8 +45,6 @@ func (c *claims) UnmarshalJSON(raw []byte) error {
 // user checks the claims and says whose they are. Expiry comes last, so that
 // ErrExpired is said only of a token that is good in all else.
 func (c *claims) user(cfg Config) (User, error) {
-	now := cfg.Now()
-	latest := now.Add(leeway)
 	switch {
 	case c.Issuer != cfg.Issuer && strings.TrimRight(c.Issuer, "/") == strings.TrimRight(cfg.Issuer, "/"):
 		return User{}, refuse(IssuerSlash)
@@ -58,14 +56,9 @@ func (c *claims) user(cfg Config) (User, error) {
 		return User{}, refuse(Audience)
 	case !ValidSubject(c.Subject):
 		return User{}, refuse(Subject)
-	case c.NotBefore != nil && c.NotBefore.After(latest):
-		return User{}, refuse(NotYet)
-	case c.IssuedAt != nil && c.IssuedAt.After(latest):
-		return User{}, refuse(IssuedLater)
-	case c.ExpiresAt == nil:
-		return User{}, refuse(ExpiryNone)
-	case !now.Before(c.ExpiresAt.Time):
-		return User{}, refuse(Expired)
+	}
+	if err := c.times().check(cfg.Now()); err != nil {
+		return User{}, err
 	}
 	plans, err := c.all.plans(cfg.PlanClaim)
 	if err != nil {
@@ -83,6 +76,27 @@ func (c *claims) user(cfg Config) (User, error) {
 		}
 	}
 	return user, nil
+}
+
+// times are the registered times of a token; nil: it has none such.
+type times struct{ notBefore, issued, expiry *jwt.NumericDate }
+
+func (c *claims) times() times { return times{c.NotBefore, c.IssuedAt, c.ExpiresAt} }
+
+// check refuses a token whose times do not hold.
+func (t times) check(now time.Time) error {
+	latest := now.Add(leeway)
+	switch {
+	case t.notBefore != nil && t.notBefore.After(latest):
+		return refuse(NotYet)
+	case t.issued != nil && t.issued.After(latest):
+		return refuse(IssuedLater)
+	case t.expiry == nil:
+		return refuse(ExpiryNone)
+	case !now.Before(t.expiry.Time):
+		return refuse(Expired)
+	}
+	return nil
 }
 
 func (c *claims) meantFor(audience string) bool {

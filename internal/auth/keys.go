@@ -71,7 +71,7 @@ func newKeySet(ctx context.Context, cfg Config) *keySet {
 
 // find returns the public key that t names. A key that is not in the set may be
 // new: then it waits for a fetch, as it does when nothing was fetched yet.
-func (s *keySet) find(ctx context.Context, t *jwt.Token) (any, error) {
+func (s *keySet) find(ctx context.Context, t *jwt.Token) (found, error) {
 	keys, seen := s.cached()
 	if keys != nil {
 		if key, err := keys.named(ctx, t); ReasonOf(err) != KeyUnknown {
@@ -80,7 +80,7 @@ func (s *keySet) find(ctx context.Context, t *jwt.Token) (any, error) {
 	}
 	keys, err := s.later(ctx, seen)
 	if err != nil {
-		return nil, err
+		return found{}, err
 	}
 	return keys.named(ctx, t)
 }
@@ -225,15 +225,15 @@ type published struct {
 }
 
 // named returns the key that t names.
-func (p *published) named(ctx context.Context, t *jwt.Token) (any, error) {
+func (p *published) named(ctx context.Context, t *jwt.Token) (found, error) {
 	key, err := p.KeyfuncCtx(ctx)(t)
 	switch {
 	case err == nil:
-		return key, nil
+		return found{key: key, of: p}, nil
 	case errors.Is(err, jwkset.ErrKeyNotFound):
-		return nil, refuse(KeyUnknown)
+		return found{}, refuse(KeyUnknown)
 	}
-	return nil, refuse(KeyUnfit)
+	return found{}, refuse(KeyUnfit)
 }
 
 // fitting are the keys that may have signed with the algorithm.
@@ -249,7 +249,8 @@ func (p *published) fitting(alg string) (list []any) {
 // found is a key that a token must be signed with.
 type found struct {
 	key     any
-	unnamed *published // whose only key it is that fits; nil: the token names it
+	of      *published
+	unnamed bool // the token does not name it; it is the only one that fits
 }
 
 // only returns the key of a token that names none: the only one that fits its algorithm.
@@ -267,13 +268,13 @@ func (s *keySet) only(ctx context.Context, alg string) (found, error) {
 	if len(list) != 1 {
 		return found{}, refuse(KidMissing)
 	}
-	return found{list[0], keys}, nil
+	return found{list[0], keys, true}, nil
 }
 
 // replaced returns the key in place of an unnamed one with which a token was not signed:
 // the issuer may have published another meanwhile. If not, the token is refused.
 func (s *keySet) replaced(ctx context.Context, old found, alg string) (found, error) {
-	keys, err := s.later(ctx, old.unnamed.generation)
+	keys, err := s.later(ctx, old.of.generation)
 	if err != nil {
 		return found{}, err
 	}
@@ -284,5 +285,5 @@ func (s *keySet) replaced(ctx context.Context, old found, alg string) (found, er
 	case same.Equal(list[0]):
 		return found{}, refuse(Signature)
 	}
-	return found{key: list[0]}, nil
+	return found{list[0], keys, true}, nil
 }
