@@ -139,7 +139,10 @@ func TestHeadersAreTrue(t *testing.T) {
 					g.freeze(begun.Add(d).Sub(g.now()))
 					return who.view()
 				}
-				in := func(i item) time.Duration { return time.Duration(i.params["t"].(int64)) * time.Second }
+				in := func(i item) time.Duration {
+					seconds := i.params["t"].(int64)
+					return time.Duration(seconds) * time.Second
+				}
 				slices.SortFunc(states, func(a, b item) int { return cmp.Compare(in(a), in(b)) })
 				for _, s := range states {
 					left := s.params["r"].(int64)
