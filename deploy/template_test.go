@@ -57,7 +57,7 @@ var checks = map[string]struct {
 	"logs":              {nil, logs},
 	"permissions":       {[]string{"SecretsKeyArn", "arn:aws:kms:eu-central-1:123456789012:key/k"}, permissions},
 	"no options":        {nil, noOptions},
-	"options":           {[]string{"BedrockModelArns", "arn:aws:bedrock:a,arn:aws:bedrock:b", "WebAclArn", "arn:acl", "GenerateConcurrency", "50", "OperatorConcurrency", "5"}, options},
+	"options":           {[]string{"BedrockModelArns", "arn:aws:bedrock:a,arn:aws:bedrock:b", "WebAclArn", "arn:acl", "GenerateConcurrency", "50", "OperatorConcurrency", "5", "Tracing", "true"}, options},
 	"cloudfront":        {[]string{"CloudFront", "true", "OriginSecret", "b", "CloudFrontWebAclArn", "arn:acl"}, cloudFront},
 	"dashboard":         {nil, dashboard},
 	"parameters":        {nil, parameters},
@@ -525,20 +525,26 @@ func noOptions(s *stack, p *problems) {
 		}
 	}
 	for _, g := range append(s.grants("Generate"), s.grants("ClearLimit")...) {
-		if strings.HasPrefix(g.action, "bedrock:") || strings.HasPrefix(g.action, "kms:") {
+		if strings.HasPrefix(g.action, "bedrock:") || strings.HasPrefix(g.action, "kms:") || strings.HasPrefix(g.action, "xray:") {
 			p.add("%v", g)
 		}
 	}
+	p.equal("tracing", fmt.Sprint(s.get("Generate", "TracingConfig", "Mode"), " ", s.get("ApiStage", "TracingEnabled")), "PassThrough false")
 }
 
 // options: what is asked for is there.
 func options(s *stack, p *problems) {
-	var bedrock []grant
+	var bedrock, xray []grant
 	for _, g := range s.grants("Generate") {
 		if strings.HasPrefix(g.action, "bedrock:") {
 			bedrock = append(bedrock, g)
 		}
+		if strings.HasPrefix(g.action, "xray:") {
+			xray = append(xray, g)
+		}
 	}
+	p.equal("X-Ray", fmt.Sprint(xray, s.get("Generate", "TracingConfig", "Mode"), " ", s.get("ApiStage", "TracingEnabled")),
+		"[{xray:PutTraceSegments * } {xray:PutTelemetryRecords * }]Active true")
 	p.equal("bedrock", bedrock, "[{bedrock:InvokeModel arn:aws:bedrock:a } {bedrock:InvokeModel arn:aws:bedrock:b }"+
 		" {bedrock:InvokeModelWithResponseStream arn:aws:bedrock:a } {bedrock:InvokeModelWithResponseStream arn:aws:bedrock:b }]")
 	p.equal("WAF", s.resources["WebAclAssociation"]["Properties"], "map[ResourceArn:arn:aws:apigateway:eu-central-1::/restapis/<Api>/stages/<ApiStage> WebACLArn:arn:acl]")
@@ -592,7 +598,7 @@ func cloudFront(s *stack, p *problems) {
 		p.add("Authorization is not in the cache key: it would be dropped")
 	}
 	for _, needed := range []string{"Authorization", "X-Challenge-Pass", "Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers",
-		"Content-Type", "User-Agent", "Accept-Language", "Sec-Fetch-Mode",
+		"Content-Type", "User-Agent", "Accept-Language", "Sec-Fetch-Mode", "Traceparent",
 		"CloudFront-Viewer-Address", "CloudFront-Viewer-ASN", "CloudFront-Viewer-TLS", "CloudFront-Viewer-JA3-Fingerprint", "CloudFront-Viewer-JA4-Fingerprint"} {
 		if !slices.Contains(append(slices.Clone(inKey), passed...), needed) {
 			p.add("%s is not passed on", needed)

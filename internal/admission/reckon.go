@@ -24,6 +24,7 @@ type Tally struct {
 	Text      bool         // there is some content or refusal to show: more than blanks
 	Delivered bool         // some of it reached the caller
 	Usage     *price.Usage // what the provider reported, if a model can have it; nil: nothing
+	RequestID string       // what the provider calls the request, a plain word; "": nothing
 	Least     *price.Usage // without usage: a report that the answer outran; nil: none
 	// What we counted ourselves, in tokens: the input; the output that the caller is
 	// held to, which ends at the cap where the provider did not; and what the provider

@@ -69,7 +69,7 @@ func (a *Admission) event(t Tally, b Bill) ledger.Event {
 	return ledger.Event{
 		Reservation: a.ID(), Time: a.Start(), Identity: a.Caller.Key(), Tier: a.Caller.Tier.Name,
 		Feature: a.Call.Offer.Feature.Name, Model: t.Model.Name,
-		Usage: b.Usage, Cost: b.Cost, Outcome: outcomes[t.Ending], Estimated: b.Estimated,
+		Usage: b.Usage, Cost: b.Cost, Outcome: outcomes[t.Ending], Estimated: b.Estimated, ProviderRequest: t.RequestID,
 	}
 }
 

@@ -30,7 +30,9 @@
 //	hours#2026-11       2026-11-30T04       roll-up of an hour
 //
 // An hour's item is made before the hour's first event, so that hours without one
-// are known to be empty and cost no reads. An event is a line in the attribute "event".
+// are known to be empty and cost no reads. An event is a line in the attribute "event"; what
+// the provider calls the request is beside it, in "provider_request". An event stays below
+// 1 KB, whatever its names, so that it is one write unit.
 // Events and roll-ups have the TTL attribute "expires", 40 days after their time.
 //
 // A roll-up counts the times that it was taken back ("late"). Who makes one reads

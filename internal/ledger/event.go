@@ -32,6 +32,9 @@ type Event struct {
 	// Estimated: Usage and Cost are not what the provider reported, but the worst
 	// case or, where that is more, what was seen.
 	Estimated bool
+	// ProviderRequest is what the provider calls the request, by which it finds the call: up
+	// to 128 bytes, "" if it said nothing. It is kept beside the line, which sums read.
+	ProviderRequest string
 }
 
 // validate refuses what the table cannot hold or a sum must not.
@@ -43,6 +46,8 @@ func (e Event) validate() error {
 		return errors.New("ledger: Event.Identity is empty")
 	case year < 1970 || year > 9999:
 		return errors.New("ledger: Event.Time is not between 1970 and 9999")
+	case len(e.ProviderRequest) > 128:
+		return errors.New("ledger: Event.ProviderRequest has more than 128 bytes")
 	case e.Cost < 0:
 		return errors.New("ledger: Event.Cost is negative")
 	}
@@ -51,7 +56,7 @@ func (e Event) validate() error {
 
 // LogValue implements slog.LogValuer.
 func (e Event) LogValue() slog.Value {
-	return slog.GroupValue(
+	attrs := []slog.Attr{
 		slog.String("reservation", e.Reservation),
 		slog.Time("time", e.Time.UTC()),
 		slog.String("identity", e.Identity),
@@ -66,5 +71,9 @@ func (e Event) LogValue() slog.Value {
 		slog.Int64("pico_dollars", int64(e.Cost)),
 		slog.String("outcome", string(e.Outcome)),
 		slog.Bool("estimated", e.Estimated),
-	)
+	}
+	if e.ProviderRequest != "" {
+		attrs = append(attrs, slog.String("provider_request_id", e.ProviderRequest))
+	}
+	return slog.GroupValue(attrs...)
 }

@@ -14,6 +14,10 @@ type item = dynamo.Item
 // attrEvent is the attribute of a spend event that has the line of its record.
 const attrEvent = "event"
 
+// attrProviderRequest is what the provider calls the request, if it is known. Nothing here
+// reads it: it is for whoever looks a call up.
+const attrProviderRequest = "provider_request"
+
 // keyOf is a primary key.
 func keyOf(pk, sk string) item {
 	return item{dynamo.Partition: dynamo.Text(pk), dynamo.Sort: dynamo.Text(sk)}
@@ -33,6 +37,9 @@ func (e Event) item(p partition) (item, error) {
 	it := keyOf(p.key(), e.Reservation)
 	it[attrEvent] = dynamo.Text(line)
 	it[dynamo.Expires] = expiry(e.Time.UnixMicro())
+	if e.ProviderRequest != "" {
+		it[attrProviderRequest] = dynamo.Text(e.ProviderRequest)
+	}
 	return it, nil
 }
 

@@ -21,13 +21,13 @@ func TestItem(t *testing.T) {
 	l := w.ledger()
 	e := w.event(noon.Add(11*time.Minute+time.Second+123456789*time.Nanosecond), func(e *Event) {
 		e.Usage = price.Usage{Input: 5, CachedInput: 2, CacheWrite: 1, Output: 9, Reasoning: 3}
-		e.Cost, e.Estimated = math.MaxInt64, true
+		e.Cost, e.Estimated, e.ProviderRequest = math.MaxInt64, true, "req_011CPTEXAMPLE"
 	})
 	w.record(l, e)
 	items := append(w.items("2026-03-02T12:11#0"), w.items("2026-03-02T12:11#1")...)
 	check.Must(t, len(items) == 1, "%d items", len(items))
 	want := map[string]string{
-		"sk": "reservation-1", "expires": "1775909461",
+		"sk": "reservation-1", "expires": "1775909461", "provider_request": "req_011CPTEXAMPLE",
 		"event": "1 1772453461123456 9223372036854775807 completed 1 pro cv small 5 2 1 9 3 user#1",
 	}
 	for name, v := range items[0] {
@@ -48,11 +48,32 @@ func TestItem(t *testing.T) {
 	}
 }
 
+// The longest event that there can be is one write unit: names and ids have bounds.
+func TestItemIsSmall(t *testing.T) {
+	t.Parallel()
+	longest := func(n int) string { return strings.Repeat("x", n) }
+	e := Event{Reservation: longest(64), Time: noon, Identity: "user#" + longest(32+1+128), Tier: longest(32), Feature: longest(32), Model: longest(32),
+		Usage: price.Usage{Input: 1 << 40, CachedInput: 1 << 39, CacheWrite: 1 << 39, Output: 1 << 40, Reasoning: 1 << 40}, Cost: math.MaxInt64,
+		Outcome: Abandoned, Estimated: true, ProviderRequest: longest(128)}
+	check.OK(t, e.validate())
+	it, err := e.item(newWorld(t).ledger().partitionOf(e))
+	check.OK(t, err)
+	size := 0
+	for name, v := range it {
+		size += len(name) + 24 // a number, and what it costs
+		if text, ok := v.(*types.AttributeValueMemberS); ok {
+			size += len(text.Value)
+		}
+	}
+	check.That(t, size < 1024, "it has %d bytes", size)
+}
+
 func TestRecordRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	l := w.ledger()
 	for name, adjust := range map[string]func(*Event){
+		"long request id":  func(e *Event) { e.ProviderRequest = strings.Repeat("r", 129) },
 		"no reservation":   func(e *Event) { e.Reservation = "" },
 		"long reservation": func(e *Event) { e.Reservation = strings.Repeat("r", 1025) },
 		"no identity":      func(e *Event) { e.Identity = "" },

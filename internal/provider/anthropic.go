@@ -60,7 +60,7 @@ func (a *Anthropic) Call(ctx context.Context, req Request) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.call(ctx, withExtra(r, req.Extra), req.Stream)
+	return a.call(ctx, withExtra(r, req.Extra), req)
 }
 
 // anthropicRequest is the body of a request, complete but for the owner's extra fields:

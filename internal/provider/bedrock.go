@@ -85,7 +85,7 @@ func (b *Bedrock) Call(ctx context.Context, req Request) (Answer, error) {
 		return nil, unsent(err)
 	}
 	callCtx, cancel := context.WithCancel(ctx)
-	wire := &bedrockWire{client: &b.client, cancel: cancel, stream: req.Stream, billsErrors: b.billsErrors}
+	wire := &bedrockWire{client: &b.client, cancel: cancel, request: req, billsErrors: b.billsErrors}
 	overWire := func(o *bedrockruntime.Options) { o.HTTPClient = wire }
 	if req.Stream {
 		var out *bedrockruntime.ConverseStreamOutput
@@ -144,14 +144,14 @@ func (w *bedrockWire) open(ctx, callCtx context.Context) (Answer, error) {
 // whether it did, and keeps the answer, of which the SDK gets to read errors alone: an
 // answer it would read without bounds, and refuse for any member of another kind.
 type bedrockWire struct {
-	client *http.Client
-	cancel context.CancelFunc
-	stream bool // a stream is asked for
-	called bool
-	sent   atomic.Bool
-	status int            // 0: no answer
-	begun  atomic.Bool    // some of the answer's body has arrived
-	answer *http.Response // if it is one
+	client  *http.Client
+	cancel  context.CancelFunc
+	request Request
+	called  bool
+	sent    atomic.Bool
+	status  int            // 0: no answer
+	begun   atomic.Bool    // some of the answer's body has arrived
+	answer  *http.Response // if it is one
 
 	refusal     []byte // the body of an error status
 	billsErrors bool
@@ -170,10 +170,12 @@ func (w *bedrockWire) Do(r *http.Request) (*http.Response, error) {
 	}
 	r = r.WithContext(watchSent(r.Context(), &w.sent))
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	w.request.Trace.SetXRay(r.Header) // which a signature leaves out
 	resp, err := w.client.Do(r)
 	if err != nil {
 		return nil, err
 	}
+	w.request.answered(resp)
 	w.status = resp.StatusCode
 	resp.Body = &arrival{resp.Body, &w.begun}
 	switch {
@@ -188,7 +190,7 @@ func (w *bedrockWire) Do(r *http.Request) (*http.Response, error) {
 	}
 	w.answer = resp
 	nothing := "{}"
-	if w.stream {
+	if w.request.Stream {
 		nothing = ""
 	}
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(nothing)), Request: r}, nil

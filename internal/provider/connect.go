@@ -24,12 +24,38 @@ func (b *breaker) connect(ctx context.Context) { Connect(ctx, b.provider) }
 
 func (a *api) connect(ctx context.Context) { open(ctx, &a.client, a.endpoint) }
 
-func (b *Bedrock) connect(ctx context.Context) {
+func (b *Bedrock) connect(ctx context.Context) { open(ctx, &b.client, b.address(ctx)) }
+
+// address is where Bedrock is called; "": it cannot be told.
+func (b *Bedrock) address(ctx context.Context) string {
 	o := b.runtime.Options()
 	at, err := o.EndpointResolverV2.ResolveEndpoint(ctx, bedrockruntime.EndpointParameters{Region: &o.Region, Endpoint: o.BaseEndpoint, UseFIPS: aws.Bool(false), UseDualStack: aws.Bool(false)})
-	if err == nil {
-		open(ctx, &b.client, at.URI.String())
+	if err != nil {
+		return ""
 	}
+	return at.URI.String()
+}
+
+// Server is the host that p calls, for the log; "" if it is not known.
+func Server(p Provider) string {
+	if c, ok := p.(interface{ server() string }); ok {
+		return c.server()
+	}
+	return ""
+}
+
+func (b *breaker) server() string { return Server(b.provider) }
+
+func (a *api) server() string { return hostOf(a.endpoint) }
+
+func (b *Bedrock) server() string { return hostOf(b.address(context.Background())) }
+
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
 }
 
 func open(ctx context.Context, client *http.Client, address string) {

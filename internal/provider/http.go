@@ -108,12 +108,12 @@ func newHTTPClient() *http.Client {
 	}}
 }
 
-// call sends one request with the JSON that encode gives; ctx bounds the whole
+// call sends one request with content as JSON; ctx bounds the whole
 // answer, to its last part. A call that never got a connection is Unreachable,
 // whatever ended it: nothing was billed. In every other case that leaves doubt the
 // request counts as sent.
-func (a *api) call(ctx context.Context, req any, stream bool) (Answer, error) {
-	body, err := encodeJSON(req)
+func (a *api) call(ctx context.Context, content any, req Request) (Answer, error) {
+	body, err := encodeJSON(content)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -129,7 +129,8 @@ func (a *api) call(ctx context.Context, req any, stream bool) (Answer, error) {
 		return nil, unsent(errors.New("cannot make the request"))
 	}
 	httpReq.Header = a.header.Clone()
-	if stream {
+	req.Trace.SetHeader(httpReq.Header)
+	if req.Stream {
 		httpReq.Header.Set("Accept", "text/event-stream")
 	} else {
 		httpReq.Header.Set("Accept", "application/json")
@@ -143,6 +144,7 @@ func (a *api) call(ctx context.Context, req any, stream bool) (Answer, error) {
 		}
 		return nil, failed(ctx, 0, false, err)
 	}
+	req.answered(resp)
 	answer, err := a.open(ctx, callCtx, cancel, resp)
 	if err != nil {
 		cancel()
@@ -224,6 +226,16 @@ func (a *arrival) Read(p []byte) (int, error) {
 		a.begun.Store(true)
 	}
 	return n, err
+}
+
+// answered tells whoever wants to know what the provider calls the request.
+func (r Request) answered(resp *http.Response) {
+	for _, name := range []string{"X-Request-Id", "Request-Id", "X-Amzn-Requestid"} {
+		if id := resp.Header.Get(name); r.Answered != nil && isWord(id, 128, codeAlphabet) {
+			r.Answered(id)
+			return
+		}
+	}
 }
 
 func mediaType(resp *http.Response) string {
@@ -388,9 +400,9 @@ func codeOf(raw json.RawMessage) string {
 }
 
 // isCode reports whether s is a plain word: only that is believed to be a code.
-func isCode(s string) bool {
-	return isWord(s, 64, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
-}
+func isCode(s string) bool { return isWord(s, 64, codeAlphabet) }
+
+const codeAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 
 func isWord(s string, longest int, alphabet string) bool {
 	return s != "" && len(s) <= longest && strings.Trim(s, alphabet) == ""

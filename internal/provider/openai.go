@@ -69,7 +69,7 @@ func (o *OpenAI) Call(ctx context.Context, req Request) (Answer, error) {
 	if o.noStreamOptions {
 		r.StreamOptions = openai.StreamOptions{}
 	}
-	return o.call(ctx, withExtra(r, req.Extra), req.Stream)
+	return o.call(ctx, withExtra(r, req.Extra), req)
 }
 
 // newOpenAIRequest is the body of a request, complete but for the owner's extra fields:

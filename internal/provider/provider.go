@@ -22,6 +22,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/trace"
 )
 
 // Request is a call as admission allowed it. Nil pointers are not sent.
@@ -36,6 +37,11 @@ type Request struct {
 	// Extra is an object of fields that are sent beside the client's own, and names none of
 	// those; nil: none. To Bedrock they are additionalModelRequestFields.
 	Extra json.RawMessage
+	// Trace is the caller's, which the provider is told of.
+	Trace trace.Context
+	// Answered is told the provider's own id of the request, a plain word, as soon as the
+	// head of an answer is here, of an error too; never, if it has none. Nil: nobody is.
+	Answered func(id string)
 }
 
 // Provider makes calls.

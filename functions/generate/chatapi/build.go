@@ -75,6 +75,10 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 			return nil, err
 		}
 	}
+	h.servers = map[string]string{}
+	for name, p := range h.providers {
+		h.servers[name] = provider.Server(p)
+	}
 	h.policies = map[*admission.Offer]string{}
 	for _, o := range h.admission.Offers() {
 		h.policies[o] = policyHeader(o.Limits)

@@ -63,7 +63,9 @@ func (x *exchange) ask(ctx context.Context) (answer provider.Answer, err error) 
 			logger(x.ctx).Warn("the fallback is asked", "feature", x.entry.feature, "model", candidate.Model.Name, "error", err)
 			x.meter = x.admission.Meter(x.ctx, candidate)
 		}
-		answer, err = x.h.providers[candidate.Model.Provider.Name].Call(ctx, outgoing(x.req, x.admission.Call, candidate.Model))
+		out := outgoing(x.req, x.admission.Call, candidate.Model)
+		out.Trace, out.Answered = x.entry.trace, func(id string) { x.meter.RequestID = id }
+		answer, err = x.h.providers[candidate.Model.Provider.Name].Call(ctx, out)
 		if err == nil || !mayFallBack(err) || ctx.Err() != nil {
 			break
 		}
@@ -105,6 +107,7 @@ func (x *exchange) settle() {
 	}
 	ctx, cancel := detached(x.ctx, admission.SettleTime)
 	defer cancel()
+	x.entry.asked = &asked{model: m.Model, server: x.h.servers[m.Model.Provider.Name], usage: m.Usage, finish: m.FinishReason, requestID: m.RequestID}
 	x.entry.bill = x.admission.Settle(ctx, m.Tally)
 	if x.entry.bill.Settled {
 		x.h.learn(ctx, x.identity)

@@ -36,6 +36,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
+	"github.com/tokenfuse/tokenfuse/internal/trace"
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
 )
 
@@ -67,6 +68,7 @@ type Handler struct {
 
 	admission    *admission.Controller
 	providers    map[string]provider.Provider // by name in the policy
+	servers      map[string]string            // their hosts, by the same
 	policies     map[*admission.Offer]string  // the RateLimit-Policy header
 	wrong        *wrongs
 	plans        *strangers
@@ -82,7 +84,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := requestID(r.Context())
 	ctx := context.WithValue(r.Context(), loggerKey{}, h.Log.With("request_id", id))
 	r = r.WithContext(ctx)
-	e := &entry{outcome: outcomeAnswered, start: h.Now()}
+	e := &entry{outcome: outcomeAnswered, start: h.Now(), trace: trace.Of(r)}
 	w.Header().Set("X-Request-Id", id)
 	w.Header().Set("Cache-Control", "no-store")
 	defer func() {

@@ -9,6 +9,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/trace"
 )
 
 // outcomeAnswered is that of a request that got what it asked for.
@@ -31,6 +32,8 @@ type entry struct {
 	calling   time.Duration // how long the provider took; 0: it was not called
 	overran   string        // the model that ignored its output cap
 	unusable  bool          // the model cannot be called: its key, its name or its address is wrong
+	trace     trace.Context
+	asked     *asked // nil: no model was
 }
 
 func (e *entry) identify(id identity) { e.identity, e.known = id, true }
@@ -58,7 +61,7 @@ func (e *entry) log(ctx context.Context, method, path string, now time.Time) {
 			slog.Group("reserved", slog.Int64("tokens", reserved.Tokens), slog.String("usd", reserved.Money.String())),
 			slog.Group("settled", slog.Int64("tokens", used.Tokens), slog.String("usd", used.Money.String())))
 	}
-	logger(ctx).LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
+	logger(ctx).LogAttrs(ctx, slog.LevelInfo, "request", append(attrs, e.span()...)...)
 }
 
 // metrics are what CloudWatch shows of a request: few dimensions, no ids. version is the
