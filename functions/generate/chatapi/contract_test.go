@@ -770,7 +770,7 @@ func TestLimits(t *testing.T) {
 		g.common(t, a)
 		return decodeJSON(t, a.body).(map[string]any)
 	}
-	check := func(token, want string) {
+	shows := func(token, want string) {
 		t.Helper()
 		if diff := cmp.Diff(decodeJSON(t, want), any(view(token))); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -783,13 +783,13 @@ func TestLimits(t *testing.T) {
 	head := func(kind, id, tier string) string {
 		return fmt.Sprintf(`{"identity":{"kind":%q,"id":%q,"tier":%q},"fuse":"closed","challenge":{"required":false},"limits":[`, kind, id, tier)
 	}
-	check(user, head("user", "123", "user")+limit("requests", "requests", 60, 60, 60, 0)+","+limit("tokens", "tokens", 50_000, 3600, 50_000, 0)+","+
+	shows(user, head("user", "123", "user")+limit("requests", "requests", 60, 60, 60, 0)+","+limit("tokens", "tokens", 50_000, 3600, 50_000, 0)+","+
 		limit("spend", "usd_micros", 2_000_000, 86_400, 2_000_000, 0)+","+limit("cv", "requests", 3, 86_400, 3, 0)+`]}`)
 
 	g.admitted(t, user, chatBody("cv", "Hi"))
 	u := g.upstream.Calls()[0].Billed
 	cost := (u.Input*400_000 + u.Output*1_600_000 + 999_999) / 1_000_000
-	check(user, head("user", "123", "user")+limit("requests", "requests", 60, 60, 59, 1)+","+
+	shows(user, head("user", "123", "user")+limit("requests", "requests", 60, 60, 59, 1)+","+
 		limit("tokens", "tokens", 50_000, 3600, 50_000-u.Total(), openai.Seconds(time.Duration(u.Total())*72*time.Millisecond))+","+
 		limit("spend", "usd_micros", 2_000_000, 86_400, 2_000_000-cost, openai.Seconds(time.Duration(cost)*43200*time.Microsecond))+","+
 		limit("cv", "requests", 3, 86_400, 2, 8*3600)+`]}`)
@@ -807,8 +807,8 @@ func TestLimits(t *testing.T) {
 	if !regexp.MustCompile(`^net#[a-z2-7]{16}$`).MatchString(id) {
 		t.Errorf("id %q", id)
 	}
-	check("", head("anonymous", id, "anonymous")+limit("requests", "requests", 20, 60, 20, 0)+","+limit("tokens", "tokens", 5_000, 3600, 5_000, 0)+`]}`)
-	check(g.token("9", "pro"), head("user", "9", "pro")+limit("requests", "requests", 120, 60, 120, 0)+","+limit("tokens", "tokens", 400_000, 3600, 400_000, 0)+","+
+	shows("", head("anonymous", id, "anonymous")+limit("requests", "requests", 20, 60, 20, 0)+","+limit("tokens", "tokens", 5_000, 3600, 5_000, 0)+`]}`)
+	shows(g.token("9", "pro"), head("user", "9", "pro")+limit("requests", "requests", 120, 60, 120, 0)+","+limit("tokens", "tokens", 400_000, 3600, 400_000, 0)+","+
 		limit("spend", "usd_micros", 10_000_000, 86_400, 10_000_000, 0)+","+limit("cv", "requests", 3, 86_400, 3, 0)+`]}`)
 	if u := view(user); len(u) != 4 {
 		t.Errorf("%v", u)
