@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // alarmThreshold is crossed by ten large calls. From there to its double, where the
@@ -77,9 +78,7 @@ func (s *spender) cross(t *testing.T, token string) {
 			}
 			return s.ask(t.Context(), who, question{feature: "ask", text: texts[i%len(texts)] + strings.Repeat(" Why?", 60), most: 100, stream: i%3 == 0})
 		}) {
-			if s.take(t, a) {
-				t.Fatal("the fuse is set")
-			}
+			check.Must(t, !s.take(t, a), "the fuse is set")
 		}
 	}
 }
@@ -92,17 +91,14 @@ func (s *spender) wantSpend(t *testing.T) {
 		Tiers map[string]struct{ Calls int }
 	}
 	s.get(t, "/dev/spend", &view)
-	if calls := view.Tiers["anonymous"].Calls + view.Tiers["user"].Calls; view.Total != s.spent.String() || calls != s.calls {
-		t.Errorf("%d calls for $%s, want %d for $%s by the answers", calls, view.Total, s.calls, s.spent)
-	}
+	calls := view.Tiers["anonymous"].Calls + view.Tiers["user"].Calls
+	check.That(t, view.Total == s.spent.String() && calls == s.calls, "%d calls for $%s, want %d for $%s by the answers", calls, view.Total, s.calls, s.spent)
 }
 
 func (d *dev) get(t *testing.T, path string, into any) {
 	t.Helper()
 	a, err := read(client.Get(d.url + path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if err := json.Unmarshal([]byte(a.body), into); err != nil || a.status != http.StatusOK {
 		t.Fatalf("%s: %v: %d %s", path, err, a.status, a.body)
 	}
@@ -117,9 +113,8 @@ type alarmResult struct {
 
 func (a answer) alarm(t *testing.T) (r alarmResult) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(a.body), &r); err != nil || a.status != http.StatusOK {
-		t.Fatalf("%v: %d %s", err, a.status, a.body)
-	}
+	err := json.Unmarshal([]byte(a.body), &r)
+	check.Must(t, err == nil && a.status == http.StatusOK, "%v: %d %s", err, a.status, a.body)
 	return r
 }
 
@@ -127,9 +122,7 @@ func (a answer) alarm(t *testing.T) (r alarmResult) {
 func (d *dev) runAlarm(t *testing.T) alarmResult {
 	t.Helper()
 	a, err := read(post(t.Context(), d.url+"/dev/alarm", "", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return a.alarm(t)
 }
 
@@ -175,17 +168,11 @@ func TestAlarm(t *testing.T) {
 	obeyed := func(what, token string, refused bool) {
 		t.Helper()
 		await(t, what, func() bool { return all(token, refused) })
-		if !all(token, refused) {
-			t.Errorf("%s: not for long", what)
-		}
+		check.That(t, all(token, refused), "%s: not for long", what)
 	}
 
-	if !all("", false) {
-		t.Error("refused while nothing is wrong")
-	}
-	if r := d.runAlarm(t); r != (alarmResult{State: "normal", Fuse: "closed", Spend: s.spent.String()}) {
-		t.Errorf("while nothing is wrong: %+v", r)
-	}
+	check.That(t, all("", false), "refused while nothing is wrong")
+	check.Equal(t, d.runAlarm(t), (alarmResult{State: "normal", Fuse: "closed", Spend: s.spent.String()}), "while nothing is wrong")
 	if a := s.mustAsk(t, "", question{feature: "ask", text: "[[fail:500]]", most: 100}); a.status != http.StatusBadGateway {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -203,9 +190,7 @@ func TestAlarm(t *testing.T) {
 		t.Errorf("%d of 4 runs paged; the next one: %+v", paged, r)
 	}
 	got := d.inbox(t)
-	if len(got.SNS) != 1 {
-		t.Fatalf("%d pages", len(got.SNS))
-	}
+	check.Must(t, len(got.SNS) == 1, "%d pages", len(got.SNS))
 	page := got.SNS[0]
 	if a := page.Attributes; a["event"] != "opened" || a["threshold_usd"] != "2" || !strings.Contains(a["report"], `"spend_usd":"`+s.spent.String()+`"`) {
 		t.Errorf("attributes %v", a)
@@ -216,14 +201,10 @@ func TestAlarm(t *testing.T) {
 			last = m.Value
 		}
 	}
-	if last != dollars {
-		t.Errorf("the last TrailingHourDollars is %v, want %v", last, dollars)
-	}
+	check.Equal(t, last, dollars, "the last TrailingHourDollars is")
 
 	obeyed("no instance serves anonymous callers", "", true)
-	if !all(user, false) {
-		t.Error("a user is refused")
-	}
+	check.That(t, all(user, false), "a user is refused")
 
 	// What the page says to do, one after the other.
 	until := ` until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC, set by ` + devARN + `\n`
@@ -243,34 +224,25 @@ func TestAlarm(t *testing.T) {
 		{"fuse set closed", `the fuse is closed, set by ` + devARN + `\n`, func() {
 			obeyed("each instance serves anonymous callers", "", false)
 			// It lasts, but the alarm obeys, too.
-			if r := d.runAlarm(t); r != (alarmResult{State: "alarm", Fuse: "closed", SetBy: devARN, Spend: s.spent.String()}) {
-				t.Errorf("after a person closed the fuse: %+v", r)
-			}
+			check.Equal(t, d.runAlarm(t), (alarmResult{State: "alarm", Fuse: "closed", SetBy: devARN, Spend: s.spent.String()}), "after a person closed the fuse")
 			if got := d.must(t, "fuse", "show"); got != "the fuse is closed, set by "+devARN+"\n" {
 				t.Error(got)
 			}
 			obeyed("each instance serves users", user, false)
 		}},
 		{"clear-limit USER", `cleared all of user 123\nLIMIT (?s:.*)tokens +user +9\d{4} +100000 +100000 +2400h\n`, func() {
-			if left := d.remaining(t, user, "tokens"); left != 100_000 {
-				t.Errorf("the user has %d tokens", left)
-			}
+			check.Equal(t, d.remaining(t, user, "tokens"), 100_000, "the user has … tokens")
 		}},
 	}
 	commands := regexp.MustCompile(`(?m)^    tokenfuse (.*)$`).FindAllStringSubmatch(page.Message, -1)
-	if len(commands) != len(steps) {
-		t.Fatalf("%d commands, want %d:\n%s", len(commands), len(steps), page.Message)
-	}
+	check.Must(t, len(commands) == len(steps), "%d commands, want %d:\n%s", len(commands), len(steps), page.Message)
 	env := append(awsEnv(d.keys(t)), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 	for i, step := range steps {
 		command := commands[i][1]
-		if !strings.HasPrefix(command, step.begins) || !strings.HasSuffix(command, " --endpoint "+d.url) {
-			t.Errorf("command %d is %q, want %q", i, command, step.begins)
-		}
+		check.That(t, strings.HasPrefix(command, step.begins) && strings.HasSuffix(command, " --endpoint "+d.url),
+			"command %d is %q, want %q", i, command, step.begins)
 		got := run(t, env, "sh", "-c", "tokenfuse "+strings.Replace(command, "USER", "123", 1))
-		if got.code != 0 || got.stderr != "" {
-			t.Errorf("%s: %+v", command, got)
-		}
+		check.That(t, got.code == 0 && got.stderr == "", "%s: %+v", command, got)
 		wantText(t, got.stdout, step.prints)
 		if step.then != nil {
 			step.then()
@@ -278,9 +250,8 @@ func TestAlarm(t *testing.T) {
 	}
 
 	s.wantSpend(t)
-	if pages := d.inbox(t).SNS; len(pages) != 1 {
-		t.Errorf("%d pages in the end", len(pages))
-	}
+	pages := d.inbox(t).SNS
+	check.That(t, len(pages) == 1, "%d pages in the end", len(pages))
 }
 
 // spendalarm runs by itself, pages once, and leaves alone what a person set before.
@@ -307,8 +278,6 @@ func TestAlarmSchedule(t *testing.T) {
 	if got := d.must(t, "fuse", "show"); !regexp.MustCompile(`^the fuse is closed until .*, set by ` + devARN).MatchString(got) {
 		t.Error(got)
 	}
-	if s.take(t, s.mustAsk(t, "", small)) {
-		t.Error("the fuse was set over a person's setting")
-	}
+	check.That(t, !s.take(t, s.mustAsk(t, "", small)), "the fuse was set over a person's setting")
 	s.wantSpend(t)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // visitor is an anonymous browser.
@@ -40,9 +42,7 @@ func (v visitor) ask(ctx context.Context, q question) (answer, error) {
 func (v visitor) mustSend(t *testing.T, method, url, body string) answer {
 	t.Helper()
 	a, err := v.send(t.Context(), method, url, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return a
 }
 
@@ -55,13 +55,9 @@ func (v visitor) mustAsk(t *testing.T, q question) answer {
 func (v visitor) solve(t *testing.T, url string) (payload string) {
 	t.Helper()
 	a := v.mustSend(t, http.MethodGet, url, "")
-	if a.status != http.StatusOK {
-		t.Fatalf("challenge: %d %s", a.status, a.body)
-	}
+	check.Must(t, a.status == http.StatusOK, "challenge: %d %s", a.status, a.body)
 	got := run(t, []string{"CHALLENGE=" + a.body}, "sh", "-c", `printf %s "$CHALLENGE" | node examples/altcha-solve.mjs`)
-	if got.code != 0 || got.stderr != "" {
-		t.Fatalf("exit code %d: %s", got.code, got.stderr)
-	}
+	check.Must(t, got.code == 0 && got.stderr == "", "exit code %d: %s", got.code, got.stderr)
 	return strings.TrimSpace(got.stdout)
 }
 
@@ -70,13 +66,9 @@ func (v visitor) solve(t *testing.T, url string) (payload string) {
 func (d *dev) wantRefused(t *testing.T, a answer, code string) (message string) {
 	t.Helper()
 	c, err := a.completion()
-	if err != nil || c.Error == nil {
-		t.Fatalf("no refusal: %v: %d %s", err, a.status, a.body)
-	}
-	if a.status != http.StatusForbidden || c.Error.Code != code || c.Error.Type != "invalid_request_error" || c.Error.Message == "" ||
-		c.Error.ChallengeURL != d.url+"/v1/challenge" || a.header.Get("X-Should-Retry") != "false" {
-		t.Errorf("want %s: %d %s %v", code, a.status, a.body, a.header)
-	}
+	check.Must(t, err == nil && c.Error != nil, "no refusal: %v: %d %s", err, a.status, a.body)
+	check.That(t, a.status == http.StatusForbidden && c.Error.Code == code && c.Error.Type == "invalid_request_error" && c.Error.Message != "" && c.Error.ChallengeURL == d.url+"/v1/challenge" && a.header.Get("X-Should-Retry") == "false",
+		"want %s: %d %s %v", code, a.status, a.body, a.header)
 	return c.Error.Message
 }
 
@@ -107,16 +99,12 @@ fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
 	a := v.mustAsk(t, q)
 	for ; a.status == http.StatusOK; a = v.mustAsk(t, q) {
 		c, err := a.completion()
-		if err != nil {
-			t.Fatalf("%v: %s", err, a.body)
-		}
+		check.Must(t, err == nil, "%v: %s", err, a.body)
 		cost = c.Usage.Total
 		used += cost
 	}
 	required := d.wantRefused(t, a, "challenge_required")
-	if used > soft*6/5 || used+cost <= soft*4/5 {
-		t.Errorf("challenged after %d tokens of %d, by a call of %d", used, capacity, cost)
-	}
+	check.That(t, used <= soft*6/5 && used+cost > soft*4/5, "challenged after %d tokens of %d, by a call of %d", used, capacity, cost)
 	forging := visitor{d, v.agent, map[string]string{"X-Forwarded-For": "198.51.100.1", "CloudFront-Viewer-Address": "198.51.100.1:1"}}
 	d.wantRefused(t, forging.mustAsk(t, q), "challenge_required")
 	neighbour := visitor{d: d, agent: "Mozilla/5.0 (another)"}
@@ -143,23 +131,18 @@ fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
 			continue
 		}
 		passes++
-		if err := json.Unmarshal([]byte(a.body), &bought); err != nil {
-			t.Fatalf("%v: %s", err, a.body)
-		}
+		err := json.Unmarshal([]byte(a.body), &bought)
+		check.Must(t, err == nil, "%v: %s", err, a.body)
 	}
 	good := time.Unix(bought.ExpiresAt, 0).Sub(start)
-	if passes != 1 || len(messages) != 2 || !bought.Verified || bought.Pass == "" || bought.Payload != bought.Pass ||
-		good < 29*time.Minute || good > 31*time.Minute {
-		t.Fatalf("%d passes, good for %s: %+v, %v", passes, good, bought, messages)
-	}
+	check.Must(t, passes == 1 && len(messages) == 2 && bought.Verified && bought.Pass != "" && bought.Payload == bought.Pass && good >= 29*time.Minute && good <= 31*time.Minute,
+		"%d passes, good for %s: %+v, %v", passes, good, bought, messages)
 
 	// Each refusal says something of its own.
 	refused := func(name string, a answer) {
 		t.Helper()
 		message := d.wantRefused(t, a, "challenge_failed")
-		if messages[message] {
-			t.Errorf("%s: not told apart: %s", name, message)
-		}
+		check.That(t, !messages[message], "%s: not told apart: %s", name, message)
 		messages[message] = true
 	}
 	refused("no solution", send(`{"payload":null}`))
@@ -175,9 +158,8 @@ fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
 	// The pass is good at each instance, and at all of them together for its calls.
 	holder := withPass(bought.Pass)
 	for range 4 {
-		if a := holder.mustSend(t, http.MethodGet, d.url+"/v1/limits", ""); a.status != http.StatusOK || !strings.Contains(a.body, `"id":"pass#`) {
-			t.Errorf("limits of the pass: %d %s", a.status, a.body)
-		}
+		a := holder.mustSend(t, http.MethodGet, d.url+"/v1/limits", "")
+		check.That(t, a.status == http.StatusOK && strings.Contains(a.body, `"id":"pass#`), "limits of the pass: %d %s", a.status, a.body)
 	}
 	served := 0
 	for _, a := range together(t, calls+4, func(int) (answer, error) { return holder.ask(t.Context(), q) }) {
@@ -192,22 +174,16 @@ fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
 	for served < calls && holder.mustAsk(t, q).status == http.StatusOK {
 		served++
 	}
-	if served != calls || holder.mustAsk(t, q).status == http.StatusOK {
-		t.Errorf("%d calls with a pass for %d, or more", served, calls)
-	}
+	check.That(t, served == calls && holder.mustAsk(t, q).status != http.StatusOK, "%d calls with a pass for %d, or more", served, calls)
 }
 
 // tamper changes a character of a field in a solution.
 func tamper(t *testing.T, payload, field string) string {
 	t.Helper()
 	raw, err := base64.StdEncoding.DecodeString(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	before, after, found := strings.Cut(string(raw), `"`+field+`":"`)
-	if !found {
-		t.Fatalf("no %s in %s", field, raw)
-	}
+	check.Must(t, found, "no %s in %s", field, raw)
 	changed := "0"
 	if after[0] == '0' {
 		changed = "1"
@@ -224,16 +200,10 @@ func TestChallengeInOpenAIClient(t *testing.T) {
 	d := startDev(t, "tokenfuse.yaml")
 	front, count := counter(t, d)
 	got := run(t, nil, "node", "examples/challenge.mjs", front)
-	if got.code != 0 || got.stderr != "" {
-		t.Fatalf("exit code %d: %s\n%s", got.code, got.stdout, got.stderr)
-	}
+	check.Must(t, got.code == 0 && got.stderr == "", "exit code %d: %s\n%s", got.code, got.stdout, got.stderr)
 	shape := regexp.MustCompile(`^(call \d+: \d+ tokens\n){4,7}PermissionDeniedError: challenge_required: 403 Please solve a challenge first.*
 solved in \d+ ms, the pass is good for (1[78]\d\d) s
 (call \d+: \d+ tokens\n)+$`)
-	if !shape.MatchString(got.stdout) || strings.Count(got.stdout, "call ") != calls {
-		t.Errorf("printed:\n%s", got.stdout)
-	}
-	if count.Load() != calls+1 {
-		t.Errorf("%d requests for %d calls and a refusal", count.Load(), calls)
-	}
+	check.That(t, shape.MatchString(got.stdout) && strings.Count(got.stdout, "call ") == calls, "printed:\n%s", got.stdout)
+	check.Equal(t, count.Load(), calls+1, "requests for %d calls and a refusal", calls)
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // adminModel describes the admin routes to the AWS CLI, so that it signs requests to
@@ -41,17 +43,11 @@ const adminModel = `{
 func TestSignedByTheAWSCLI(t *testing.T) {
 	t.Parallel()
 	cli, err := exec.LookPath("aws")
-	if err != nil {
-		t.Fatalf("the AWS CLI is needed (pip install awscli): %v", err)
-	}
+	check.Must(t, err == nil, "the AWS CLI is needed (pip install awscli): %v", err)
 	data := t.TempDir()
 	model := filepath.Join(data, "tokenfuse", "2026-11-30", "service-2.json")
-	if err := os.MkdirAll(filepath.Dir(model), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(model, []byte(adminModel), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(filepath.Dir(model), 0o700))
+	check.OK(t, os.WriteFile(model, []byte(adminModel), 0o600))
 	d := startDev(t, supportConfig(t), "--verbose")
 	d.complete(t, d.tokenOf(t, "--sub", "ann", "--email", "ann+cv@example.com"), question{feature: "cv", text: "Hi", most: 1})
 
@@ -84,9 +80,8 @@ func TestSignedByTheAWSCLI(t *testing.T) {
 		{"that with another secret", id, "wrong", "", connection, "(403)whencallingtheGetConnectionoperation:thesignaturedoesnotmatchtherequest"},
 	} {
 		got := aws(test.id, test.secret, test.token, test.args...)
-		if said := strings.Join(strings.Fields(got.stdout+got.stderr), ""); !strings.Contains(said, test.says) || (got.code == 0) == strings.Contains(test.says, "(40") {
-			t.Errorf("%s: %+v", test.name, got)
-		}
+		said := strings.Join(strings.Fields(got.stdout+got.stderr), "")
+		check.That(t, strings.Contains(said, test.says) && (got.code == 0) != strings.Contains(test.says, "(40"), "%s: %+v", test.name, got)
 	}
 	if n := len(d.changeable(t)); n != 6 { // the user, their address, two clears, a fuse that was set, and that in the audit
 		t.Errorf("%d items: %v", n, d.changeable(t))

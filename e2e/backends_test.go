@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/widget"
 )
 
@@ -21,9 +22,7 @@ import (
 func recipe(t *testing.T, kind, words string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs/backends.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, code := range regexp.MustCompile("(?ms)^ *```"+kind+"$(.*?)^ *```$").FindAllStringSubmatch(string(text), -1) {
 		if strings.Contains(code[1], words) {
 			return code[1]
@@ -43,15 +42,11 @@ func indented(text string) string {
 func TestBackendOfTheDocs(t *testing.T) {
 	t.Parallel()
 	config, err := os.ReadFile(filepath.Join(root, "tokenfuse.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	pools := indented(recipe(t, "yaml", "pools:\n"))
 	d := startDev(t, writeConfig(t, strings.Replace(string(config), "\npools:\n", pools, 1)+indented(recipe(t, "yaml", "backends:"))))
 	made := regexp.MustCompile(`(?m)^  backend    web: Authorization: Bearer ([0-9a-f]{32})$`).FindStringSubmatch(d.output())
-	if made == nil {
-		t.Fatal("dev prints no secret of the backend")
-	}
+	check.Must(t, made != nil, "dev prints no secret of the backend")
 	server := exec.Command("node", "--input-type=module", "-")
 	server.Dir, server.Stdin = root, strings.NewReader(recipe(t, "js", "openai"))
 	server.Env = append(os.Environ(), "PORT=0", "TOKENFUSE_URL="+d.url, "TOKENFUSE_BACKEND_SECRET="+made[1])
@@ -61,23 +56,17 @@ func TestBackendOfTheDocs(t *testing.T) {
 	visit := func(from, method, path, pass, body string) answer {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		req.Header.Set("User-Agent", "Mozilla/5.0")
 		if pass != "" {
 			req.Header.Set("X-Challenge-Pass", pass)
 		}
 		browser := http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext, DisableKeepAlives: true}}
 		res, err := browser.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		defer res.Body.Close()
 		text, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		return answer{status: res.StatusCode, header: res.Header, body: string(text)}
 	}
 	const somebody, another = "127.0.0.1", "127.0.9.9"
@@ -90,9 +79,8 @@ func TestBackendOfTheDocs(t *testing.T) {
 			break
 		}
 	}
-	if last.status != http.StatusForbidden || !strings.Contains(last.body, `"challenge_required"`) || strings.Contains(last.body, "trusted backend") {
-		t.Fatalf("it ends in %d %s", last.status, last.body)
-	}
+	check.Must(t, last.status == http.StatusForbidden && strings.Contains(last.body, `"challenge_required"`) && !strings.Contains(last.body, "trusted backend"),
+		"it ends in %d %s", last.status, last.body)
 	if a := ask(another, ""); a.status != http.StatusOK || a.body == "" {
 		t.Errorf("another visitor: %d %s", a.status, a.body)
 	}
@@ -110,18 +98,12 @@ func TestBackendOfTheDocs(t *testing.T) {
 
 	// Support sees the visitors by their keys, and their bound.
 	spent := d.must(t, "limits", "pool:web")
-	if !strings.Contains(spent, "spend_ceiling") {
-		t.Errorf("limits pool:web says\n%s", spent)
-	}
+	check.That(t, strings.Contains(spent, "spend_ceiling"), "limits pool:web says\n%s", spent)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/v1/limits", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	req.Header = http.Header{"Authorization": {"Bearer " + made[1]}, "X-Visitor-Id": {"42"}, "X-Visitor-Tier": {"user"}}
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer res.Body.Close()
 	var view struct{ Identity struct{ ID, Tier string } }
 	if err := json.NewDecoder(res.Body).Decode(&view); err != nil || view.Identity.Tier != "user" || !strings.HasPrefix(view.Identity.ID, "user#web#") {
@@ -136,12 +118,8 @@ func serve(t *testing.T, cmd *exec.Cmd) (url string) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	check.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = killGroup(cmd)
 		_ = cmd.Wait()

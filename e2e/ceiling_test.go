@@ -16,6 +16,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // till is a model provider that keeps account of what it is owed at most: the
@@ -34,9 +35,7 @@ type till struct {
 func newTill(t *testing.T, prices price.Table) *till {
 	t.Helper()
 	tokenizer, err := tokens.New("o200k_base")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	// Slow enough that many calls are open at a time.
 	m := &till{model: upstream.New(upstream.Options{FirstToken: 30 * time.Millisecond}), tokenizer: tokenizer, prices: prices}
 	server := httptest.NewServer(m)
@@ -157,9 +156,8 @@ fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
 			if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait != c.Error.RetryAfter || wait < 1 || wait > longest {
 				t.Errorf("Retry-After %q, want at most %d s: %s", a.header.Get("Retry-After"), longest, a.body)
 			}
-			if c.Error.Type != "server_error" || a.header.Get("X-Should-Retry") != "false" {
-				t.Errorf("x-should-retry %q: %s", a.header.Get("X-Should-Retry"), a.body)
-			}
+			check.That(t, c.Error.Type == "server_error" && a.header.Get("X-Should-Retry") == "false",
+				"x-should-retry %q: %s", a.header.Get("X-Should-Retry"), a.body)
 			return true
 		default:
 			t.Errorf("neither an answer nor the ceiling: %d %s", a.status, a.body)
@@ -219,20 +217,12 @@ fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
 		visitors.most, bound, ceiling, took.Round(time.Millisecond))
 	t.Logf("$%s billed for %d calls, %d denied, %d not admitted by a busy store; meanwhile %d calls of users for $%s",
 		visitors.billed, visitors.calls, denied, unavailable, users.calls, users.billed)
-	if visitors.most > bound {
-		t.Error("more was committed than is allowed")
-	}
-	if told != visitors.billed {
-		t.Errorf("the answers tell of $%s", told)
-	}
+	check.That(t, visitors.most <= bound, "more was committed than is allowed")
+	check.Equal(t, told, visitors.billed, "the answers tell of $")
 	// Eight instances may each keep a little of what they have drawn, and what the
 	// store does not acknowledge counts as spent.
-	if unavailable == 0 && visitors.billed < burst*3/4 {
-		t.Errorf("only $%s were billed of the $%s that may go at once", visitors.billed, burst)
-	}
-	if users.calls < 8 {
-		t.Errorf("%d calls of users", users.calls)
-	}
+	check.That(t, unavailable != 0 || visitors.billed >= burst*3/4, "only $%s were billed of the $%s that may go at once", visitors.billed, burst)
+	check.That(t, users.calls >= 8, "%d calls of users", users.calls)
 
 	// Whoever comes back when told to is served.
 	v, q := visitor{d: d, agent: "Mozilla/5.0 (patient)"}, question{feature: "ask", text: "Go on. [[long]]", most: 100}
@@ -240,9 +230,7 @@ fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
 	for ; !take(a); a = v.mustAsk(t, q) {
 	}
 	c, err := a.completion()
-	if err != nil || c.Error == nil {
-		t.Fatalf("%v: %s", err, a.body)
-	}
+	check.Must(t, err == nil && c.Error != nil, "%v: %s", err, a.body)
 	time.Sleep(time.Duration(c.Error.RetryAfter) * time.Second)
 	if a := v.mustAsk(t, q); a.status != http.StatusOK {
 		t.Errorf("after the wait of %d s: %d %s", c.Error.RetryAfter, a.status, a.body)

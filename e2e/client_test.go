@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // client leaves proxies of the environment aside.
@@ -128,13 +130,9 @@ func (a answer) completion() (completion, error) {
 func (d *dev) complete(t *testing.T, token string, q question) int {
 	t.Helper()
 	a, err := d.ask(t.Context(), token, q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	c, err := a.completion()
-	if err != nil || a.status != http.StatusOK || !c.done || c.Usage.Total == 0 {
-		t.Fatalf("no whole answer: %v: %d %s", err, a.status, a.body)
-	}
+	check.Must(t, err == nil && a.status == http.StatusOK && c.done && c.Usage.Total != 0, "no whole answer: %v: %d %s", err, a.status, a.body)
 	return c.Usage.Total
 }
 
@@ -142,9 +140,7 @@ func (d *dev) complete(t *testing.T, token string, q question) int {
 func (d *dev) token(t *testing.T, sub string) string {
 	t.Helper()
 	a, err := read(post(t.Context(), d.url+"/dev/token", "", fmt.Sprintf(`{"sub":%q}`, sub)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var made struct{ Token string }
 	if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.Token == "" {
 		t.Fatalf("no token: %d %s", a.status, a.body)
@@ -156,9 +152,7 @@ func (d *dev) token(t *testing.T, sub string) string {
 func (d *dev) remaining(t *testing.T, token, limit string) int {
 	t.Helper()
 	left, known := d.limits(t, token)[limit]
-	if !known {
-		t.Fatalf("no limit %s", limit)
-	}
+	check.Must(t, known, "no limit %s", limit)
 	return left
 }
 
@@ -166,13 +160,9 @@ func (d *dev) remaining(t *testing.T, token, limit string) int {
 func (d *dev) limits(t *testing.T, token string) map[string]int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/v1/limits", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	a, err := read(do(req, token))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var view struct {
 		Limits []struct {
 			Name      string

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // site serves the page's page and the packages that it imports, from an origin that is not
@@ -56,9 +58,7 @@ func (s *site) run(t *testing.T, l *lab) {
 		}
 	}
 	browse, err := os.ReadFile(filepath.Join(root, "e2e/clients/browse.mjs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	program := filepath.Join(workplace(t, "", map[string]string{"browse.mjs": string(browse)}), "browse.mjs")
 	for i := range 3 {
 		got := run(t, nil, newNode(), program, browser,
@@ -67,9 +67,8 @@ func (s *site) run(t *testing.T, l *lab) {
 			Answer, Problem, Left string
 			Widget                any
 		}
-		if err := json.Unmarshal([]byte(got.stdout), &shown); err != nil || got.stderr != "" {
-			t.Fatalf("%v: %+v", err, got)
-		}
+		err := json.Unmarshal([]byte(got.stdout), &shown)
+		check.Must(t, err == nil && got.stderr == "", "%v: %+v", err, got)
 		switch answered := strings.HasPrefix(shown.Answer, "This is the built-in") && strings.Contains(shown.Left, "2 docqa"); {
 		case i < 2 && (!answered || shown.Problem != ""):
 			t.Errorf("visit %d: %+v", i, shown)
@@ -85,9 +84,7 @@ func testRoute(t *testing.T, l *lab) {
 	t.Parallel()
 	c := sdk{name: "route", program: "route.mjs", with: []string{"ai-sdk.mjs"}}
 	secret := regexp.MustCompile(`backend +web: Authorization: Bearer (\S+)`).FindStringSubmatch(l.cutOff.output())
-	if secret == nil {
-		t.Fatal("dev prints no secret of the backend")
-	}
+	check.Must(t, secret != nil, "dev prints no secret of the backend")
 	for visitor, want := range map[string]string{
 		`{"X-Visitor-Id":"ann","X-Visitor-Tier":"user"}`: `{"type":"text-delta",.*"delta":"This`,
 		`{"X-Visitor-Address":"192.0.2.7"}`:              `{"type":"error","errorText":"[^"]*You can ask again in`,
@@ -95,13 +92,9 @@ func testRoute(t *testing.T, l *lab) {
 		posted := call{URL: l.front + "/route/posted", Token: secret[1], Call: "post",
 			Question: `{"visitor":` + visitor + `,"messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"Hi"}]}]}`}
 		got := c.run(t, l, l.page.program(t, c.program), []call{posted})[0]
-		if !regexp.MustCompile(want).MatchString(got.Text) {
-			t.Errorf("%+v, want %s", got, want)
-		}
+		check.That(t, regexp.MustCompile(want).MatchString(got.Text), "%+v, want %s", got, want)
 	}
-	if n := l.requests("route", "posted").Load(); n != 2 {
-		t.Errorf("%d requests for 2 posts", n)
-	}
+	check.Equal(t, l.requests("route", "posted").Load(), 2, "requests for 2 posts")
 }
 
 // testApp: what reads a stream without a package reads it whole, and its error.
@@ -111,9 +104,7 @@ func testApp(t *testing.T, l *lab) {
 	quota := trials[4]
 	quota.call = "stream"
 	got := c.run(t, l, l.page.program(t, c.program), l.calls(t, c.name, trials[1], quota, trials[8]))
-	if !strings.HasSuffix(got[0].Text, "real answers.") || got[0].Tokens == 0 || got[0].Thrown != "" {
-		t.Errorf("%+v", got[0])
-	}
+	check.That(t, strings.HasSuffix(got[0].Text, "real answers.") && got[0].Tokens != 0 && got[0].Thrown == "", "%+v", got[0])
 	for i, code := range []string{"insufficient_quota", "provider_error"} {
 		if r := got[i+1].Refusal; r == nil || r.Code != code || r.Message == "" {
 			t.Errorf("%+v, want %s", got[i+1], code)
@@ -129,28 +120,19 @@ func testBudget(t *testing.T, l *lab) {
 	calls[0].Call, calls[0].Question = "budget", question{feature: "docqa", text: "Hi", most: 1}.body()
 	got := c.run(t, l, l.page.program(t, c.program), calls)[0]
 	var left [2]map[string]int
-	if err := json.Unmarshal([]byte(got.Text), &left); err != nil {
-		t.Fatalf("%v: %+v", err, got)
-	}
-	if left[0]["docqa"] != 2 || left[1]["docqa"] != 2 || left[0]["tokens"] == 0 || left[1]["tokens"] < left[0]["tokens"] {
-		t.Errorf("left %v", left)
-	}
+	err := json.Unmarshal([]byte(got.Text), &left)
+	check.Must(t, err == nil, "%v: %+v", err, got)
+	check.That(t, left[0]["docqa"] == 2 && left[1]["docqa"] == 2 && left[0]["tokens"] != 0 && left[1]["tokens"] >= left[0]["tokens"], "left %v", left)
 }
 
 // testShownError: the error that the page shows has the members of a real one.
 func testShownError(t *testing.T, l *lab) {
 	t.Parallel()
 	var shown map[string]any
-	if err := json.Unmarshal([]byte(l.page.program(t, "error.json")), &shown); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal([]byte(l.page.program(t, "error.json")), &shown))
 	limit := trials[3]
 	a := l.cutOff.mustAsk(t, l.calls(t, "error", limit)[0].Token, question{feature: "docqa", text: "Hi", most: 1})
 	var real struct{ Error map[string]any }
-	if err := json.Unmarshal([]byte(a.body), &real); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(slices.Sorted(maps.Keys(shown)), slices.Sorted(maps.Keys(real.Error))) {
-		t.Errorf("shown %v, real %s", shown, a.body)
-	}
+	check.OK(t, json.Unmarshal([]byte(a.body), &real))
+	check.That(t, slices.Equal(slices.Sorted(maps.Keys(shown)), slices.Sorted(maps.Keys(real.Error))), "shown %v, real %s", shown, a.body)
 }

@@ -22,6 +22,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // These tests run the programs of docs/clients.md with the packages that they are written
@@ -47,9 +49,7 @@ var fence = regexp.MustCompile("(?ms)^```(.*?)\n(.*?)^```$")
 func readPage(t *testing.T) *page {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, clientsPage))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	p := &page{text: string(text), programs: map[string]string{}, ran: map[string]bool{}}
 	for _, block := range fence.FindAllStringSubmatch(p.text, -1) {
 		_, name, ok := strings.Cut(block[1], " ")
@@ -67,9 +67,7 @@ func (p *page) program(t *testing.T, name string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ran[name] = true
-	if p.programs[name] == "" {
-		t.Fatalf("%s has no block %s", clientsPage, name)
-	}
+	check.Must(t, p.programs[name] != "", "%s has no block %s", clientsPage, name)
 	return p.programs[name]
 }
 
@@ -119,9 +117,7 @@ func (c sdk) start(ctx context.Context, t *testing.T, l *lab, program string, ca
 		command = []string{packages(c.python, "bin", "python"), filepath.Join(root, "e2e/clients/run.py"), file}
 	}
 	input, err := json.Marshal(calls)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, bytes.NewReader(input), &stdout, &stderr
@@ -141,18 +137,12 @@ func workplace(t *testing.T, openai string, files map[string]string) string {
 	dir := t.TempDir()
 	modules, link := packages("node_modules"), filepath.Join(dir, "node_modules")
 	if openai != "" {
-		if err := os.Mkdir(link, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Mkdir(link, 0o700))
 		modules, link = filepath.Join(modules, openai), filepath.Join(link, "openai")
 	}
-	if err := os.Symlink(modules, link); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Symlink(modules, link))
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
 }
@@ -305,9 +295,7 @@ func outcomes(t *testing.T, stdout *bytes.Buffer) []outcome {
 	var all []outcome
 	for lines := json.NewDecoder(stdout); lines.More(); {
 		var o outcome
-		if err := lines.Decode(&o); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, lines.Decode(&o))
 		all = append(all, o)
 	}
 	return all
@@ -336,9 +324,7 @@ func TestClients(t *testing.T) {
 	}
 	l.page.showTable(t, rows)
 	for name := range l.page.programs {
-		if !l.page.ran[name] {
-			t.Errorf("%s: no test has run the block %s", clientsPage, name)
-		}
+		check.That(t, l.page.ran[name], "%s: no test has run the block %s", clientsPage, name)
 	}
 }
 
@@ -353,13 +339,10 @@ func (c sdk) run(t *testing.T, l *lab, program string, calls []call) []outcome {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	cmd, stdout, stderr := c.start(ctx, t, l, program, calls)
-	if err := cmd.Wait(); err != nil {
-		t.Fatalf("%v: %s\n%s", err, stdout, stderr)
-	}
+	err := cmd.Wait()
+	check.Must(t, err == nil, "%v: %s\n%s", err, stdout, stderr)
 	got := outcomes(t, stdout)
-	if len(got) != len(calls) {
-		t.Fatalf("%d outcomes of %d calls", len(got), len(calls))
-	}
+	check.Must(t, len(got) == len(calls), "%d outcomes of %d calls", len(got), len(calls))
 	return got
 }
 
@@ -383,21 +366,14 @@ func (c sdk) row(t *testing.T, l *lab, got []outcome) string {
 		usage = "in one piece: works"
 		streamed.Tokens = whole.Tokens
 	}
-	if !answer(whole.Text, "This is the built-in") || whole.Tokens == 0 {
-		t.Errorf("whole: %+v", whole)
-	}
-	if !c.objects && streamed.Text != whole.Text || !answer(streamed.Text, "This") || streamed.Tokens != whole.Tokens {
-		t.Errorf("streamed: %+v, want what came in one piece: %+v", streamed, whole)
-	}
-	if parsed.Found == nil || parsed.Found.City == nil || parsed.Found.People == nil {
-		t.Errorf("JSON: %+v", parsed)
-	}
+	check.That(t, answer(whole.Text, "This is the built-in") && whole.Tokens != 0, "whole: %+v", whole)
+	check.That(t, (c.objects || streamed.Text == whole.Text) && answer(streamed.Text, "This") && streamed.Tokens == whole.Tokens,
+		"streamed: %+v, want what came in one piece: %+v", streamed, whole)
+	check.That(t, parsed.Found != nil && parsed.Found.City != nil && parsed.Found.People != nil, "JSON: %+v", parsed)
 	cells := []string{c.shown, "works", "works", usage, "works"}
 	for i, tr := range trials {
 		r, n, soon := got[i].Refusal, l.requests(c.name, tr.name).Load(), tr.name == "soon"
-		if n != 1 && !soon {
-			t.Errorf("%s: %d requests until the caller had an answer", tr.name, n)
-		}
+		check.That(t, n == 1 || soon, "%s: %d requests until the caller had an answer", tr.name, n)
 		switch {
 		case soon && answer(got[i].Text, "This"):
 			cells = append(cells, "waits")
@@ -421,20 +397,14 @@ func (p *page) showTable(t *testing.T, rows []string) {
 	const begin, end = "<!-- matrix -->\n", "<!-- /matrix -->"
 	before, rest, found := strings.Cut(p.text, begin)
 	table, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatalf("%s has no place for the table", clientsPage)
-	}
+	check.Must(t, found && closed, "%s has no place for the table", clientsPage)
 	want := "| client | in one piece | streamed | usage | JSON | 429 limit | 429 quota | 403 challenge | 503 fuse | 502 | breaks off | 429 for seconds |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|---|---|\n" + strings.Join(rows, "")
 	if table == want {
 		return
 	}
-	if !*updateMatrix {
-		t.Fatalf("the table of %s is not what came out (write it with -matrix):\n%s", clientsPage, want)
-	}
-	if err := os.WriteFile(filepath.Join(root, clientsPage), []byte(before+begin+want+end+after), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, *updateMatrix, "the table of %s is not what came out (write it with -matrix):\n%s", clientsPage, want)
+	check.OK(t, os.WriteFile(filepath.Join(root, clientsPage), []byte(before+begin+want+end+after), 0o600))
 }
 
 // without is a client whose program lacks a line of the page.
@@ -461,17 +431,14 @@ func (m without) run(t *testing.T, l *lab) {
 	c := sdks[slices.IndexFunc(sdks, func(c sdk) bool { return c.name == m.sdk })]
 	tr := trials[slices.IndexFunc(trials, func(tr trial) bool { return tr.name == m.trial })]
 	program := l.page.program(t, c.program)
-	if strings.Count(program, m.line) != 1 {
-		t.Fatalf("%s has no line %q", c.program, m.line)
-	}
+	check.Must(t, strings.Count(program, m.line) == 1, "%s has no line %q", c.program, m.line)
 	program = strings.Replace(program, m.line, m.instead, 1)
 	name := c.name + "-without"
 	calls := l.calls(t, name, tr)
 	if !m.again {
 		got := c.run(t, l, program, calls)[0]
-		if got.Tokens != 0 || m.code == "" && got.Thrown != "" || m.code != "" && (got.Refusal == nil || got.Refusal.Code != m.code || !strings.Contains(got.Refusal.Message, "tools")) {
-			t.Errorf("the line is not needed: %+v", got)
-		}
+		check.That(t, got.Tokens == 0 && (m.code != "" || got.Thrown == "") && (m.code == "" || got.Refusal != nil && got.Refusal.Code == m.code && strings.Contains(got.Refusal.Message, "tools")),
+			"the line is not needed: %+v", got)
 		return
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)

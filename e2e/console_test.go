@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // command is a shell command of a document and the output shown for it.
@@ -98,9 +100,7 @@ func runAll(t *testing.T, env []string, commands []command) []string {
 	}
 	got := run(t, env, "bash", "-c", script.String())
 	parts := strings.Split(got.stdout, separator)
-	if len(parts) != 2*len(commands)+1 {
-		t.Fatalf("the shell stopped early: %s\n%s", got.stdout, got.stderr)
-	}
+	check.Must(t, len(parts) == 2*len(commands)+1, "the shell stopped early: %s\n%s", got.stdout, got.stderr)
 	outputs := make([]string, len(commands))
 	for i, c := range commands {
 		outputs[i] = parts[2*i]
@@ -119,11 +119,9 @@ func TestConsoleCommands(t *testing.T) {
 		{11, "two", []string{"a long line"}},
 		{17, "three", []string{"…"}},
 	}
-	if !slices.EqualFunc(got, want, func(a, b command) bool {
+	check.That(t, slices.EqualFunc(got, want, func(a, b command) bool {
 		return a.line == b.line && a.text == b.text && slices.Equal(a.want, b.want)
-	}) {
-		t.Errorf("got %+v", got)
-	}
+	}), "got %+v", got)
 }
 
 func TestShows(t *testing.T) {

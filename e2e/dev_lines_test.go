@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // The lines for a shell work as they are printed, whatever its environment has.
@@ -23,9 +25,7 @@ func TestPrintedLines(t *testing.T) {
 			var lines []string
 			for _, start := range []string{"  export OPENAI_BASE_URL=", "  AWS_PROFILE="} {
 				line := regexp.MustCompile("(?m)^" + start + ".*$").FindString(d.output())
-				if line == "" {
-					t.Fatalf("dev prints no line that begins with %q", start)
-				}
+				check.Must(t, line != "", "dev prints no line that begins with %q", start)
 				lines = append(lines, line)
 			}
 			env := []string{"AWS_PROFILE=other", "AWS_SESSION_TOKEN=other", "AWS_REGION=eu-central-1", "OPENAI_API_KEY=sk-other", "TOKENFUSE_ENDPOINT=http://127.0.0.1:1"}
@@ -36,9 +36,7 @@ const ids = [];
 for await (const m of new OpenAI().models.list()) ids.push(m.id);
 console.log(ids.sort().join());'`
 			got := run(t, env, "sh", "-ec", strings.Join(lines, "\n")+list)
-			if got.code != 0 || !strings.HasSuffix(got.stdout, "\n"+test.features+"\n") || !strings.Contains(got.stdout, "closed") {
-				t.Errorf("%+v", got)
-			}
+			check.That(t, got.code == 0 && strings.HasSuffix(got.stdout, "\n"+test.features+"\n") && strings.Contains(got.stdout, "closed"), "%+v", got)
 		})
 	}
 }
@@ -50,7 +48,5 @@ func TestFakeProvider(t *testing.T) {
 	cmd.Env = []string{"E2E_NO_SUCH_KEY=sk-a-key-of-a-provider"} // the providers of this configuration cannot be reached
 	d := follow(t, cmd)
 	d.complete(t, "", question{feature: "ask", text: "Go on.", most: 20})
-	if !strings.Contains(d.output(), "main: built-in, as --fake-provider says") {
-		t.Error("it is not told")
-	}
+	check.That(t, strings.Contains(d.output(), "main: built-in, as --fake-provider says"), "it is not told")
 }

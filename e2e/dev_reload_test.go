@@ -8,15 +8,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // features lists what can be called.
 func (d *dev) features(t *testing.T) string {
 	t.Helper()
 	a, err := read(client.Get(d.url + "/v1/models"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var list struct{ Data []struct{ ID string } }
 	if err := json.Unmarshal([]byte(a.body), &list); err != nil {
 		t.Fatalf("%v: %s", err, a.body)
@@ -35,19 +35,13 @@ func TestReload(t *testing.T) {
 	t.Parallel()
 	const capacity = 1000
 	config := filepath.Join(t.TempDir(), "Übung mit 'Zeichen' 日本", "token fuse.yaml")
-	if err := os.Mkdir(filepath.Dir(config), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(filepath.Dir(config), 0o700))
 	source := testConfig(t, capacity)
 	first, err := os.ReadFile(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(config, []byte(text), 0o600))
 	}
 	write(strings.ReplaceAll(string(first), "\n", "\r\n"))
 	d := startDev(t, config, "--data", filepath.Join(filepath.Dir(config), "Daten"))
@@ -57,9 +51,7 @@ func TestReload(t *testing.T) {
 		t.Fatalf("features: %s", got)
 	}
 	res, err := d.open(t.Context(), token, question{feature: "ask", text: "Go on. [[long]]", most: 100, stream: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 
 	// One feature has another name, and users may have more.
 	second := strings.Replace(string(first), "\n  ask: ", "\n  question: ", 1)
@@ -68,13 +60,9 @@ func TestReload(t *testing.T) {
 	write(second)
 	await(t, "the new configuration counts", func() bool { return d.features(t) == "hasty question" })
 	a, err := read(res, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	c, err := a.completion()
-	if err != nil || !c.done || c.Usage.Output != 100 {
-		t.Errorf("the call under way did not end as it began: %v: %s", err, a.body)
-	}
+	check.That(t, err == nil && c.done && c.Usage.Output == 100, "the call under way did not end as it began: %v: %s", err, a.body)
 	// Of a limit the share that was used is known: it is the same share of the new one.
 	if got, want := d.remaining(t, token, "tokens"), 5000-5*(used+c.Usage.Total); got != want {
 		t.Errorf("%d tokens remain, want %d", got, want)
@@ -89,20 +77,14 @@ func TestReload(t *testing.T) {
 	// A mistake, and no file at all, are told, and change nothing.
 	write(strings.Replace(second, "features:", "frills: 1\nfeatures:", 1))
 	await(t, "the mistake is told", func() bool { return strings.Contains(d.output(), "line 8: frills") })
-	if err := os.Remove(config); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(config))
 	await(t, "it is told that the file is gone", func() bool {
 		return strings.Count(d.output(), "the configuration of before stays: ") == 2
 	})
-	if got := d.features(t); got != "hasty question" {
-		t.Errorf("features: %s", got)
-	}
+	check.Equal(t, d.features(t), "hasty question", "features")
 	write(string(first))
 	await(t, "the first configuration counts again", func() bool { return d.features(t) == "ask hasty" })
-	if got := strings.Count(d.output(), "reloaded "+config); got != 2 {
-		t.Errorf("reloaded %d times", got)
-	}
+	check.Equal(t, strings.Count(d.output(), "reloaded "+config), 2, "reloaded … times")
 	d.complete(t, token, question{feature: "ask", text: "Go on.", most: 5})
 }
 
@@ -115,27 +97,18 @@ func TestPrintedOrigin(t *testing.T) {
 	status := func() int {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/v1/models", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		req.Header.Set("Origin", "https://shop.example.com")
 		a, err := read(do(req, ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		return a.status
 	}
-	if got := status(); got != http.StatusForbidden {
-		t.Fatalf("status %d", got)
-	}
+	got := status()
+	check.Must(t, got == http.StatusForbidden, "status %d", got)
 	line := regexp.MustCompile(`(?m)^cors: .*$`)
 	await(t, "the line is printed", func() bool { return line.MatchString(d.output()) })
 	text, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(config, append(text, line.FindString(d.output())+"\n"...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	check.OK(t, os.WriteFile(config, append(text, line.FindString(d.output())+"\n"...), 0o600))
 	await(t, "the page may call", func() bool { return status() == http.StatusOK })
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // dev is a running `tokenfuse dev`.
@@ -42,18 +44,12 @@ func follow(t *testing.T, cmd *exec.Cmd) *dev {
 	d.cmd.Env = append(d.cmd.Env, "PATH="+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"), "TMPDIR="+os.TempDir())
 	ownGroup(d.cmd)
 	stdout, err := d.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	d.cmd.Stderr = (*devStderr)(d)
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, d.cmd.Start())
 	t.Cleanup(func() {
 		if d.running() {
-			if code := d.stop(t, syscall.SIGTERM); code != 0 {
-				t.Errorf("dev ended with code %d", code)
-			}
+			check.Equal(t, d.stop(t, syscall.SIGTERM), 0, "dev ended with code")
 		}
 		if t.Failed() {
 			t.Logf("dev wrote:\n%s", d.output())
@@ -120,9 +116,7 @@ func (d *dev) running() bool {
 // stop sends a signal and gives the exit code.
 func (d *dev) stop(t *testing.T, signal os.Signal) int {
 	t.Helper()
-	if err := d.cmd.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, d.cmd.Process.Signal(signal))
 	return d.exitCode(t)
 }
 
@@ -143,9 +137,7 @@ func (d *dev) exitCode(t *testing.T) int {
 func writeConfig(t *testing.T, yaml string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tokenfuse.yaml")
-	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, []byte(yaml), 0o600))
 	return file
 }
 

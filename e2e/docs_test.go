@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const documentedURL = "http://127.0.0.1:8787"
@@ -16,13 +18,9 @@ const documentedURL = "http://127.0.0.1:8787"
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	commands := consoleCommands(string(text))
-	if len(commands) == 0 {
-		t.Fatal("README.md shows no commands: see the form in console_test.go")
-	}
+	check.Must(t, len(commands) != 0, "README.md shows no commands: see the form in console_test.go")
 	d := startDev(t, "tokenfuse.yaml")
 	for i := range commands {
 		commands[i].text = strings.ReplaceAll(commands[i].text, documentedURL, d.url)
@@ -47,11 +45,7 @@ func TestPrintedCommands(t *testing.T) {
 	outputs := runAll(t, nil, commands)
 	all := strings.Join(outputs, "\n")
 	for _, want := range []string{`"object":"chat.completion"`, `"limits":[`, `PermissionDeniedError: challenge_required`, `data: [DONE]`} {
-		if !strings.Contains(all, want) {
-			t.Errorf("no %s in what the commands print", want)
-		}
+		check.That(t, strings.Contains(all, want), "no %s in what the commands print", want)
 	}
-	if len(commands) != 7 || strings.Contains(all, `"error"`) {
-		t.Errorf("%+v\n%s", commands, all)
-	}
+	check.That(t, len(commands) == 7 && !strings.Contains(all, `"error"`), "%+v\n%s", commands, all)
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"regexp"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // limitsWithOpenAI prints what OpenAI's client has of the limits at the end of a stream.
@@ -26,9 +28,7 @@ func TestWhatIsLeftIsTold(t *testing.T) {
 	ask := func(want int) answer {
 		t.Helper()
 		a := d.mustAsk(t, token, question{feature: "cv", text: "Hi", most: 100})
-		if a.status != want {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		check.Must(t, a.status == want, "%d %s", a.status, a.body)
 		return a
 	}
 	told := func(a answer) {
@@ -36,9 +36,7 @@ func TestWhatIsLeftIsTold(t *testing.T) {
 		left := d.left(t, "ann")
 		for _, limit := range []string{"tokens", "cv"} {
 			want := fmt.Sprintf(`"%s";r=%d;t=[1-9]`, limit, left[limit])
-			if !regexp.MustCompile(want).MatchString(a.header.Get("RateLimit")) {
-				t.Errorf("RateLimit is %q, want %s", a.header.Get("RateLimit"), want)
-			}
+			check.That(t, regexp.MustCompile(want).MatchString(a.header.Get("RateLimit")), "RateLimit is %q, want %s", a.header.Get("RateLimit"), want)
 		}
 	}
 	told(ask(http.StatusOK))
@@ -47,14 +45,11 @@ func TestWhatIsLeftIsTold(t *testing.T) {
 		Name      string
 		Remaining int
 	}
-	if err := json.Unmarshal([]byte(got.stdout), &limits); err != nil || len(limits) != 2 {
-		t.Fatalf("%v: %+v", err, got)
-	}
+	err := json.Unmarshal([]byte(got.stdout), &limits)
+	check.Must(t, err == nil && len(limits) == 2, "%v: %+v", err, got)
 	left := d.left(t, "ann")
 	for _, l := range limits {
-		if l.Remaining != left[l.Name] {
-			t.Errorf("the last chunk says that %d %s are left, %v are", l.Remaining, l.Name, left)
-		}
+		check.Equal(t, l.Remaining, left[l.Name], "the last chunk says that … %s are left, %v are", l.Name, left)
 	}
 	told(ask(http.StatusOK))
 	told(ask(http.StatusTooManyRequests))

@@ -17,6 +17,8 @@ import (
 	"runtime/debug"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // The module's folder, from which everything is run, and the binary under test.
@@ -87,8 +89,7 @@ func run(t *testing.T, env []string, name string, args ...string) result {
 	ownGroup(cmd)
 	cmd.Cancel = func() error { return killGroup(cmd) }
 	err := cmd.Run()
-	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
-		t.Fatalf("%s: %v", name, err)
-	}
+	exit := new(exec.ExitError)
+	check.Must(t, err == nil || errors.As(err, &exit), "%s: %v", name, err)
 	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }

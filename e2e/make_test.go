@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Ctrl-C, which a terminal sends to all processes of the group, ends `make dev`
@@ -20,46 +22,32 @@ func TestMakeDev(t *testing.T) {
 	cmd.Env = os.Environ() // of which go may need anything to build
 	d := follow(t, cmd)
 	a, err := read(client.Get(d.url + "/v1/models"))
-	if err != nil || a.status != http.StatusOK {
-		t.Errorf("models: %v: %d %s", err, a.status, a.body)
-	}
-	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	check.That(t, err == nil && a.status == http.StatusOK, "models: %v: %d %s", err, a.status, a.body)
+	check.OK(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
 	d.exitCode(t) // make's own, of which it makes no promise
-	if serves(d.url) || serves(d.store) {
-		t.Error("it still serves")
-	}
+	check.That(t, !serves(d.url) && !serves(d.store), "it still serves")
 }
 
 // `make help` names each target that people call, once, and says what it does.
 func TestMakeHelp(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	cmd := exec.Command("make", "-s", "help")
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	check.Must(t, err == nil, "%v: %s", err, out)
 	declared := regexp.MustCompile(`(?m)^\.PHONY: (.*)$`).FindSubmatch(makefile)
-	if declared == nil {
-		t.Fatal("the Makefile declares no targets")
-	}
+	check.Must(t, declared != nil, "the Makefile declares no targets")
 	wanted := 0
 	for target := range strings.FieldsSeq(string(declared[1])) {
 		if strings.HasPrefix(target, "build-") { // what `sam build` calls
 			continue
 		}
 		wanted++
-		if found := regexp.MustCompile(`(?m)^  `+target+` +\S.*$`).FindAll(out, -1); len(found) != 1 {
-			t.Errorf("%s: %q", target, found)
-		}
+		found := regexp.MustCompile(`(?m)^  `+target+` +\S.*$`).FindAll(out, -1)
+		check.That(t, len(found) == 1, "%s: %q", target, found)
 	}
-	if lines := strings.Count(string(out), "\n"); lines != wanted || wanted == 0 {
-		t.Errorf("%d lines for %d targets:\n%s", lines, wanted, out)
-	}
+	lines := strings.Count(string(out), "\n")
+	check.That(t, lines == wanted && wanted != 0, "%d lines for %d targets:\n%s", lines, wanted, out)
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Every way in which the built-in model can answer or fail, as a caller gets it
@@ -45,44 +47,27 @@ func TestMarkers(t *testing.T) {
 				q := question{feature: cmp.Or(test.feature, "cv"), text: "I am a welder. " + test.marker, most: 80, stream: stream}
 				token := d.token(t, t.Name())
 				a, err := d.ask(t.Context(), token, q)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				c, err := a.completion()
-				if err != nil {
-					t.Fatalf("%v: %s", err, a.body)
-				}
+				check.Must(t, err == nil, "%v: %s", err, a.body)
 				midway := stream && test.midway
-				if want := test.status; a.status != want && !(midway && a.status == http.StatusOK) {
-					t.Errorf("status %d, want %d: %s", a.status, want, a.body)
-				}
+				want := test.status
+				check.That(t, a.status == want || (midway && a.status == http.StatusOK), "status %d, want %d: %s", a.status, want, a.body)
 				used := capacity - d.remaining(t, token, "tokens")
 				left := quota
 				if q.feature == "cv" {
 					left = d.remaining(t, token, "cv")
 				}
 				if test.code == "" {
-					if c.Error != nil || !c.done || test.check != nil && !test.check(c) {
-						t.Errorf("answer: %s", a.body)
-					}
-					if used != c.Usage.Total || left != quota-1 {
-						t.Errorf("%d tokens taken, %d answers left; the usage is %d tokens", used, left, c.Usage.Total)
-					}
+					check.That(t, c.Error == nil && c.done && (test.check == nil || test.check(c)), "answer: %s", a.body)
+					check.That(t, used == c.Usage.Total && left == quota-1, "%d tokens taken, %d answers left; the usage is %d tokens", used, left, c.Usage.Total)
 					return
 				}
-				if c.Error == nil || c.Error.Code != test.code || c.Error.Message == "" || c.done && stream && midway {
-					t.Fatalf("error: %s", a.body)
-				}
-				if got := value(c.Error.Upstream); got != test.upstream {
-					t.Errorf("upstream_status %d, want %d", got, test.upstream)
-				}
-				if left != quota {
-					t.Errorf("the failed call took an answer from the quota")
-				}
+				check.Must(t, c.Error != nil && c.Error.Code == test.code && c.Error.Message != "" && (!c.done || !stream || !midway), "error: %s", a.body)
+				check.Equal(t, value(c.Error.Upstream), test.upstream, "upstream_status")
+				check.That(t, left == quota, "the failed call took an answer from the quota")
 				// What was made is known, and paid for, whatever form was asked for.
-				if test.free != (used == 0) {
-					t.Errorf("%d tokens taken: %s", used, a.body)
-				}
+				check.That(t, test.free == (used == 0), "%d tokens taken: %s", used, a.body)
 			})
 		}
 	}

@@ -14,15 +14,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // counter stands in front of dev and counts the chat completions asked for.
 func counter(t *testing.T, d *dev) (front string, count *atomic.Int64) {
 	t.Helper()
 	target, err := url.Parse(d.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	count = new(atomic.Int64)
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		if r.In.URL.Path == "/v1/chat/completions" {
@@ -72,9 +72,7 @@ func TestOpenAIClient(t *testing.T) {
 				env = append(env, "TOKENFUSE_TOKEN="+test.token)
 			}
 			got := run(t, env, "node", "examples/openai.mjs")
-			if got.code != 0 || got.stderr != "" {
-				t.Fatalf("exit code %d: %s\n%s", got.code, got.stdout, got.stderr)
-			}
+			check.Must(t, got.code == 0 && got.stderr == "", "exit code %d: %s\n%s", got.code, got.stdout, got.stderr)
 
 			text := `This is the built-in upstream,.* real answers\.`
 			shape := regexp.MustCompile(`^features: ` + test.features + `
@@ -86,16 +84,11 @@ it took (\d+) tokens
 limit tokens: (\d+) requested, (\d+) remaining, wait (\d+) s
 $`)
 			m := shape.FindStringSubmatch(got.stdout)
-			if m == nil {
-				t.Fatalf("printed:\n%s", got.stdout)
-			}
-			if m[1] != m[3] || m[2] != m[4] {
-				t.Errorf("the stream is not the answer:\n%s", got.stdout)
-			}
+			check.Must(t, m != nil, "printed:\n%s", got.stdout)
+			check.That(t, m[1] == m[3] && m[2] == m[4], "the stream is not the answer:\n%s", got.stdout)
 			last := number(t, m[6])
-			if want := int64(2 + last); count.Load() != want {
-				t.Errorf("%d requests for %d calls: the client came again", count.Load(), want)
-			}
+			want := int64(2 + last)
+			check.That(t, count.Load() == want, "%d requests for %d calls: the client came again", count.Load(), want)
 
 			used := number(t, m[2]) + number(t, m[4])
 			for line := range strings.Lines(m[5]) {
@@ -132,16 +125,12 @@ func TestOpenAIParse(t *testing.T) {
 	got := run(t, []string{"TOKENFUSE_URL=" + d.url}, "node", "e2e/testdata/parse.mjs")
 	const want = `{"steps":[{"why":"text","result":3},{"why":"text","result":3}],"choice":{"kind":"a","at":"2026-01-31T12:00:00Z"},` +
 		`"tree":{"name":"text","children":[]},"maybe":"text","code":"XXX-1"}`
-	if got.stdout != want+"\n"+want+" true\nstring\n" || got.code != 0 {
-		t.Errorf("%+v", got)
-	}
+	check.That(t, got.stdout == want+"\n"+want+" true\nstring\n" && got.code == 0, "%+v", got)
 }
 
 func number(t *testing.T, s string) int {
 	t.Helper()
 	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return n
 }

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Pages of this machine may call dev; of any other, dev prints the line to add.
@@ -13,14 +15,10 @@ func TestDevOrigins(t *testing.T) {
 	ask := func(origin string) *http.Response {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/v1/models", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		req.Header.Set("Origin", origin)
 		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		_ = res.Body.Close()
 		return res
 	}
@@ -34,13 +32,10 @@ func TestDevOrigins(t *testing.T) {
 		"null":                    `refused a page of origin "null": no such origin can be listed`,
 	} {
 		for range 2 {
-			if res := ask(origin); res.StatusCode != http.StatusForbidden {
-				t.Errorf("%s: %d", origin, res.StatusCode)
-			}
+			res := ask(origin)
+			check.That(t, res.StatusCode == http.StatusForbidden, "%s: %d", origin, res.StatusCode)
 		}
 		await(t, "the line for "+origin, func() bool { return strings.Contains(d.output(), line) })
-		if n := strings.Count(d.output(), line); n != 1 {
-			t.Errorf("dev wrote the line for %s %d times", origin, n)
-		}
+		check.Equal(t, strings.Count(d.output(), line), 1, "dev wrote the line for %s … times", origin)
 	}
 }

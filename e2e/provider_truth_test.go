@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // scripted is a provider that answers as the last message of a request says, in
@@ -201,13 +203,9 @@ func (d *dev) spent(t *testing.T) int64 {
 	}
 	d.get(t, "/dev/spend", &view)
 	dollars, ok := new(big.Rat).SetString(view.Total)
-	if !ok {
-		t.Fatalf("spent %q", view.Total)
-	}
+	check.Must(t, ok, "spent %q", view.Total)
 	micros := dollars.Mul(dollars, big.NewRat(1_000_000, 1))
-	if !micros.IsInt() {
-		t.Fatalf("%s is no whole number of micro-dollars: the prices of this test give none", view.Total)
-	}
+	check.Must(t, micros.IsInt(), "%s is no whole number of micro-dollars: the prices of this test give none", view.Total)
 	return micros.Num().Int64()
 }
 
@@ -271,29 +269,19 @@ func TestWhatProvidersClaim(t *testing.T) {
 			token := d.token(t, user)
 			before, spares := d.spent(t), s.called("spare", row.script)
 			a, err := d.ask(t.Context(), token, question{feature: row.feature, text: "<" + row.script + ">", most: 100, stream: row.stream})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if a.status != row.status || !strings.Contains(a.body, row.says) {
-				t.Errorf("%d %s, want %d with %q", a.status, a.body, row.status, row.says)
-			}
+			check.OK(t, err)
+			check.That(t, a.status == row.status && strings.Contains(a.body, row.says), "%d %s, want %d with %q", a.status, a.body, row.status, row.says)
 			cost := d.spent(t) - before
-			if cost < row.cost || cost > max(row.cost, row.most) {
-				t.Errorf("the ledger has %d micro-dollars, want %d", cost, row.cost)
-			}
+			check.That(t, cost >= row.cost && cost <= max(row.cost, row.most), "the ledger has %d micro-dollars, want %d", cost, row.cost)
 			left := d.left(t, user)
 			if took := 1_000_000 - left["spend"]; int64(took) != cost {
 				t.Errorf("%d micro-dollars were taken of the caller's spending limit, the ledger has %d", took, cost)
 			}
-			if took := 3 - left[row.feature]; took != row.quota {
-				t.Errorf("%d answers were taken of the quota, want %d", took, row.quota)
-			}
+			check.Equal(t, 3-left[row.feature], row.quota, "answers were taken of the quota")
 			if took := 1_000_000 - left["tokens"]; took != row.tokens && (row.tokens >= 0 || took < 10 || took > 300) {
 				t.Errorf("%d tokens were taken, want %d", took, row.tokens)
 			}
-			if asked := s.called("spare", row.script) > spares; asked != row.spare {
-				t.Errorf("the fallback was asked: %t, want %t", asked, row.spare)
-			}
+			check.Equal(t, s.called("spare", row.script) > spares, row.spare, "the fallback was asked")
 		})
 	}
 	// Nobody is shut out by what a provider said.
@@ -367,12 +355,9 @@ func TestQuotaIsWholeAfterClear(t *testing.T) {
 	d.must(t, "clear-limit", "ann", "--type", "fair")
 	for left := 2; left >= 0; left-- {
 		a := ask()
-		if a.status != http.StatusOK {
-			t.Fatalf("%d %s, with %d to be left", a.status, a.body, left)
-		}
-		if want := fmt.Sprintf(`"fair";r=%d`, left); !strings.Contains(a.header.Get("RateLimit"), want) {
-			t.Errorf("RateLimit is %q, want %s", a.header.Get("RateLimit"), want)
-		}
+		check.Must(t, a.status == http.StatusOK, "%d %s, with %d to be left", a.status, a.body, left)
+		want := fmt.Sprintf(`"fair";r=%d`, left)
+		check.That(t, strings.Contains(a.header.Get("RateLimit"), want), "RateLimit is %q, want %s", a.header.Get("RateLimit"), want)
 	}
 }
 
@@ -394,15 +379,11 @@ func TestPoolDebtIsForgiven(t *testing.T) {
 		}
 	}
 	refused()
-	if got := d.must(t, "limits", "pool:all"); !strings.Contains(got, "$0.300000") {
-		t.Errorf("limits pool:all says %s", got)
-	}
+	got := d.must(t, "limits", "pool:all")
+	check.That(t, strings.Contains(got, "$0.300000"), "limits pool:all says %s", got)
 	first := d.must(t, "clear-limit", "pool:all", "--reason", "a report that was wrong", "--json")
-	if !strings.Contains(first, `"forgiven":300000`) {
-		t.Errorf("of a debt of $0.30 was forgiven: %s", first)
-	}
+	check.That(t, strings.Contains(first, `"forgiven":300000`), "of a debt of $0.30 was forgiven: %s", first)
 	refused() // empty: a year refills it
-	if again := d.must(t, "clear-limit", "pool:all", "--json"); !strings.Contains(again, `"forgiven":0`) {
-		t.Errorf("a second clearing forgave: %s", again)
-	}
+	again := d.must(t, "clear-limit", "pool:all", "--json")
+	check.That(t, strings.Contains(again, `"forgiven":0`), "a second clearing forgave: %s", again)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // told is what a caller makes of an answer of either kind.
@@ -34,9 +36,8 @@ func (a answer) told(t *testing.T) told {
 			Notice string
 			Error  *wireError
 		}
-		if err := json.Unmarshal([]byte(data), &c); err != nil {
-			t.Fatalf("%v: %s", err, a.body)
-		}
+		err := json.Unmarshal([]byte(data), &c)
+		check.Must(t, err == nil, "%v: %s", err, a.body)
 		for _, choice := range c.Choices {
 			for _, m := range []message{choice.Delta, choice.Message} {
 				if m.Content != nil {
@@ -190,21 +191,17 @@ auth: {issuer: "https://issuer.invalid/", audience: "e2e", jwks_url: "https://is
 					switch late := stream && row.failed && !row.refused; {
 					case row.failed:
 						quota = 0
-						if a.status != http.StatusBadGateway && !(late && a.status == http.StatusOK) || got.failed == nil || got.failed.Code != "provider_error" || got.finish != "" || late && got.text != row.text {
-							t.Errorf("%d %s, want an error", a.status, a.body)
-						}
+						check.That(t, (a.status == http.StatusBadGateway || (late && a.status == http.StatusOK)) && got.failed != nil && got.failed.Code == "provider_error" && got.finish == "" && (!late || got.text == row.text),
+							"%d %s, want an error", a.status, a.body)
 					case a.status != http.StatusOK || got.text != row.text || got.finish != row.finish || got.failed != nil:
 						t.Errorf("%d %s, want %q and %s", a.status, a.body, row.text, row.finish)
 					case strings.TrimSpace(row.text) == "":
 						quota = 0
-						if !strings.Contains(got.notice, row.says) || !strings.Contains(got.notice, "Nothing was taken from your quota") {
-							t.Errorf("notice %q", got.notice)
-						}
+						check.That(t, strings.Contains(got.notice, row.says) && strings.Contains(got.notice, "Nothing was taken from your quota"),
+							"notice %q", got.notice)
 					}
 					left := d.limits(t, token)
-					if took := 3 - left[row.feature]; took != quota {
-						t.Errorf("%d of the quota, want %d", took, quota)
-					}
+					check.Equal(t, 3-left[row.feature], quota, "of the quota")
 					if row.tokens < 0 { // nothing was reported, nor seen
 						return
 					}
@@ -216,8 +213,6 @@ auth: {issuer: "https://issuer.invalid/", audience: "e2e", jwks_url: "https://is
 		}
 	})
 	for _, line := range []string{`"finish_reason":"quite_new"`, `"msg":"the model gave no text"`} {
-		if !strings.Contains(d.output(), line) {
-			t.Errorf("the log has no %s", line)
-		}
+		check.That(t, strings.Contains(d.output(), line), "the log has no %s", line)
 	}
 }

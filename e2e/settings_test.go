@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // recorder is a provider that answers as its script says and keeps what it received.
@@ -29,9 +31,8 @@ func record(t *testing.T, answer http.HandlerFunc) *recorder {
 		body, _ := io.ReadAll(r.Body)
 		rec.mu.Lock()
 		rec.uri, rec.head, rec.body = r.RequestURI, r.Header, nil
-		if err := json.Unmarshal(body, &rec.body); err != nil {
-			t.Errorf("%v: %s", err, body)
-		}
+		err := json.Unmarshal(body, &rec.body)
+		check.That(t, err == nil, "%v: %s", err, body)
 		rec.mu.Unlock()
 		r.Body = io.NopCloser(strings.NewReader(string(body)))
 		answer(w, r)
@@ -137,22 +138,17 @@ func TestProviderSettings(t *testing.T) {
 	} {
 		before := d.spent(t)
 		a, err := d.ask(t.Context(), token, question{feature: row.feature, text: "Is it?", most: 100})
-		if err != nil || a.status != http.StatusOK || !strings.Contains(a.body, row.says) {
-			t.Fatalf("%s: %v %d %s", row.feature, err, a.status, a.body)
-		}
+		check.Must(t, err == nil && a.status == http.StatusOK && strings.Contains(a.body, row.says), "%s: %v %d %s", row.feature, err, a.status, a.body)
 		uri, head, body := model.last()
 		delete(body, "messages")
 		if got, err := json.Marshal(body); err != nil || string(got) != row.body || uri != row.uri {
 			t.Errorf("%s: %s was sent to %s, want %s to %s", row.feature, got, uri, row.body, row.uri)
 		}
 		for name, want := range row.heads {
-			if got := head.Get(name); got != want {
-				t.Errorf("%s: %s is %q, want %q", row.feature, name, got, want)
-			}
+			check.Equal(t, head.Get(name), want, "%s: %s is", row.feature, name)
 		}
-		if cost := d.spent(t) - before; cost != row.cost {
-			t.Errorf("%s: the ledger has %d micro-dollars, want %d", row.feature, cost, row.cost)
-		}
+		cost := d.spent(t) - before
+		check.That(t, cost == row.cost, "%s: the ledger has %d micro-dollars, want %d", row.feature, cost, row.cost)
 	}
 	a, err := d.ask(t.Context(), token, question{feature: "plain", text: "Is it?", most: 100, stream: true})
 	if _, rest, ok := strings.Cut(a.body, `"delta":{"reasoning_content":"Well."}`); err != nil || !ok || !strings.Contains(rest, `"delta":{"content":"Yes."}`) {
@@ -163,9 +159,7 @@ func TestProviderSettings(t *testing.T) {
 		t.Errorf("away: %v %d %s; the proxy has %q", err, a.status, a.body, uri)
 	}
 	for _, quiet := range []string{"secret-key", "My fine app", "fine-beta"} {
-		if strings.Contains(d.output(), quiet) {
-			t.Errorf("dev tells %q", quiet)
-		}
+		check.That(t, !strings.Contains(d.output(), quiet), "dev tells %q", quiet)
 	}
 }
 
@@ -208,9 +202,8 @@ func TestRefusedByTheProvider(t *testing.T) {
 			user := fmt.Sprintf("%s-%t", row.feature, stream)
 			token, before := d.token(t, user), d.spent(t)
 			a, err := d.ask(t.Context(), token, question{feature: row.feature, text: "Is it?", most: 100, stream: stream})
-			if err != nil || a.status != row.status || !strings.Contains(a.body, `"code":"`+row.code+`"`) || a.header.Get("X-Should-Retry") != "false" {
-				t.Errorf("%s: %v %d %s", user, err, a.status, a.body)
-			}
+			check.That(t, err == nil && a.status == row.status && strings.Contains(a.body, `"code":"`+row.code+`"`) && a.header.Get("X-Should-Retry") == "false",
+				"%s: %v %d %s", user, err, a.status, a.body)
 			left := d.left(t, user)
 			if cost := d.spent(t) - before; cost != row.cost || left[row.feature] != 3 || left["tokens"] != 1_000_000 {
 				t.Errorf("%s: it cost %d micro-dollars, want %d; %v are left", user, cost, row.cost, left)
@@ -264,9 +257,8 @@ func TestAnthropicDressedUp(t *testing.T) {
 	} {
 		token, before := d.token(t, row.feature), d.spent(t)
 		a, err := d.ask(t.Context(), token, question{feature: row.feature, text: "Is it?", most: 100})
-		if err != nil || a.status != row.status || !strings.Contains(a.body, row.says) || strings.Contains(a.body, "hidden") || (row.status == 200) != strings.Contains(a.body, "Yes.") {
-			t.Errorf("%s: %v %d %s", row.feature, err, a.status, a.body)
-		}
+		check.That(t, err == nil && a.status == row.status && strings.Contains(a.body, row.says) && !strings.Contains(a.body, "hidden") && (row.status == 200) == strings.Contains(a.body, "Yes."),
+			"%s: %v %d %s", row.feature, err, a.status, a.body)
 		if cost, left := d.spent(t)-before, d.left(t, row.feature)[row.feature]; cost != row.cost || 3-left != row.quota {
 			t.Errorf("%s: it cost %d micro-dollars, want %d; %d answers are left", row.feature, cost, row.cost, left)
 		}

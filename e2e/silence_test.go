@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // streamWithOpenAI prints what OpenAI's client makes of a stream. The stream is there
@@ -41,23 +43,17 @@ func TestSilentModel(t *testing.T) {
 			_, letGo := s.hold(word)
 			asked := time.Now()
 			a, err := d.open(t.Context(), d.token(t, word), question{feature: "bills", text: ask, most: 100, stream: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			defer a.Body.Close()
 			body := bufio.NewReader(a.Body)
 			comment, err := body.ReadString('\n')
-			if took := time.Since(asked); err != nil || !strings.HasPrefix(comment, ": ") || took < 10*time.Second {
-				t.Errorf("%v: %q after %s", err, comment, took)
-			}
-			if a.StatusCode != http.StatusOK || !strings.HasPrefix(a.Header.Get("Content-Type"), "text/event-stream") || a.Header.Get("RateLimit") == "" {
-				t.Errorf("%d %v", a.StatusCode, a.Header)
-			}
+			took := time.Since(asked)
+			check.That(t, err == nil && strings.HasPrefix(comment, ": ") && took >= 10*time.Second, "%v: %q after %s", err, comment, took)
+			check.That(t, a.StatusCode == http.StatusOK && strings.HasPrefix(a.Header.Get("Content-Type"), "text/event-stream") && a.Header.Get("RateLimit") != "",
+				"%d %v", a.StatusCode, a.Header)
 			letGo()
 			rest, err := io.ReadAll(body)
-			if err != nil || !strings.Contains(string(rest), want.raw) {
-				t.Errorf("%v: %q", err, rest)
-			}
+			check.That(t, err == nil && strings.Contains(string(rest), want.raw), "%v: %q", err, rest)
 		})
 		t.Run(script+" OpenAI's client", func(t *testing.T) {
 			t.Parallel()
@@ -66,9 +62,7 @@ func TestSilentModel(t *testing.T) {
 			defer server.Close()
 			got := run(t, []string{"URL=" + d.url, "TOKEN=" + d.token(t, word+"2"), "ASK=" + ask + "2", "LET_GO=" + server.URL},
 				"node", "--input-type=module", "--eval", streamWithOpenAI)
-			if got.code != 0 || got.stderr != "" || got.stdout != want.openAI {
-				t.Errorf("%+v", got)
-			}
+			check.That(t, got.code == 0 && got.stderr == "" && got.stdout == want.openAI, "%+v", got)
 		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // What dev cannot start with is said in a line, with exit code 1, and leaves
@@ -11,9 +13,7 @@ import (
 func TestDevRefusesToStart(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { taken.Close() })
 	good := testConfig(t, 1000)
 	for name, test := range map[string]struct {
@@ -35,17 +35,11 @@ func TestDevRefusesToStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := run(t, nil, binary, append([]string{"dev"}, test.args...)...)
-			if got.code != test.code || strings.Contains(got.stdout, "ready") {
-				t.Errorf("exit code %d, want %d: %s", got.code, test.code, got.stdout)
-			}
+			check.That(t, got.code == test.code && !strings.Contains(got.stdout, "ready"), "exit code %d, want %d: %s", got.code, test.code, got.stdout)
 			for _, want := range test.says {
-				if !strings.Contains(got.stderr, want) {
-					t.Errorf("no %q in: %s", want, got.stderr)
-				}
+				check.That(t, strings.Contains(got.stderr, want), "no %q in: %s", want, got.stderr)
 			}
-			if strings.Contains(got.stderr, "panic") || strings.Contains(got.stderr, "goroutine") {
-				t.Errorf("a panic: %s", got.stderr)
-			}
+			check.That(t, !strings.Contains(got.stderr, "panic") && !strings.Contains(got.stderr, "goroutine"), "a panic: %s", got.stderr)
 		})
 	}
 }
@@ -65,12 +59,8 @@ func TestDevWithoutUsers(t *testing.T) {
 	d := startDev(t, writeConfig(t, anonymousConfig))
 	d.complete(t, "", question{feature: "ask", text: "Go on.", most: 5})
 	a, err := d.ask(t.Context(), d.token(t, "123"), question{feature: "ask", text: "Go on.", most: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.status != 401 {
-		t.Errorf("a token without a tier for it: %d %s", a.status, a.body)
-	}
+	check.OK(t, err)
+	check.Equal(t, a.status, 401, "a token without a tier for it: … %s", a.body)
 }
 
 // What is made for a deployment does not stand in the way here: secrets that are

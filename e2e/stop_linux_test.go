@@ -7,15 +7,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // children lists the processes that a process has started.
 func children(t *testing.T, pid int) []int {
 	t.Helper()
 	stats, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var pids []int
 	for _, entry := range stats {
 		child, err := strconv.Atoi(entry.Name())
@@ -26,9 +26,7 @@ func children(t *testing.T, pid int) []int {
 			pids = append(pids, child)
 		}
 	}
-	if len(pids) == 0 {
-		t.Fatalf("process %d has no children", pid)
-	}
+	check.Must(t, len(pids) != 0, "process %d has no children", pid)
 	return pids
 }
 
@@ -58,9 +56,7 @@ func TestKilled(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, testConfig(t, 1000))
 	engine := children(t, d.cmd.Process.Pid)
-	if code := d.stop(t, syscall.SIGKILL); code != -1 {
-		t.Errorf("exit code %d of a killed process", code)
-	}
+	check.Equal(t, d.stop(t, syscall.SIGKILL), -1, "exit code … of a killed process")
 	await(t, "the engine ends", func() bool { return !serves(d.store) })
 	for _, pid := range engine {
 		await(t, "the engine's process ends", func() bool { return !alive(pid) })

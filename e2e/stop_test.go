@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // serves reports whether something listens at a URL.
@@ -25,9 +27,7 @@ func serves(url string) bool {
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
+		check.Must(t, !time.Now().After(deadline), "waited in vain: %s", what)
 	}
 }
 
@@ -46,34 +46,19 @@ func TestStop(t *testing.T) {
 
 			token := d.token(t, "123")
 			res, err := d.open(t.Context(), token, question{feature: "ask", text: "Go on. [[long]]", most: 100, stream: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			asked := time.Now()
-			if err := d.cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, d.cmd.Process.Signal(signal))
 			a, err := read(res, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			c, err := a.completion()
-			if err != nil || !c.done || c.Usage.Output != 100 {
-				t.Errorf("the call in flight did not finish: %v: %s", err, a.body)
-			}
-			if code := d.exitCode(t); code != 0 {
-				t.Errorf("exit code %d", code)
-			}
-			if took := time.Since(asked); took > 15*time.Second {
-				t.Errorf("stopping took %v", took)
-			}
-			if serves(d.url) || serves(d.store) {
-				t.Error("it still serves")
-			}
+			check.That(t, err == nil && c.done && c.Usage.Output == 100, "the call in flight did not finish: %v: %s", err, a.body)
+			check.Equal(t, d.exitCode(t), 0, "exit code")
+			took := time.Since(asked)
+			check.That(t, took <= 15*time.Second, "stopping took %v", took)
+			check.That(t, !serves(d.url) && !serves(d.store), "it still serves")
 			for _, pid := range engine {
-				if alive(pid) {
-					t.Errorf("the engine, process %d, still runs", pid)
-				}
+				check.That(t, !alive(pid), "the engine, process %d, still runs", pid)
 			}
 
 			// With the data come the keys: what was given out before is still good.
@@ -85,17 +70,13 @@ func TestStop(t *testing.T) {
 				t.Error("the key pair has changed")
 			}
 			files, err := os.ReadDir(data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			for _, file := range files {
 				if info, err := file.Info(); err != nil || info.Mode().Perm() != 0o600 {
 					t.Errorf("%s may be read: %v %v", file.Name(), info.Mode(), err)
 				}
 			}
-			if got := again.remaining(t, "", "tokens"); got != anonymous {
-				t.Errorf("after a restart %d tokens remain to the anonymous caller, want %d", got, anonymous)
-			}
+			check.Equal(t, again.remaining(t, "", "tokens"), anonymous, "after a restart … tokens remain to the anonymous caller")
 		})
 	}
 }
@@ -111,12 +92,8 @@ func TestCallerLeaves(t *testing.T) {
 	cost := d.complete(t, token, q)
 
 	res, err := d.open(t.Context(), token, q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res.StatusCode != http.StatusOK {
-		t.Fatalf("status %d", res.StatusCode)
-	}
+	check.OK(t, err)
+	check.Must(t, res.StatusCode == http.StatusOK, "status %d", res.StatusCode)
 	if _, err := res.Body.Read(make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}
@@ -125,9 +102,7 @@ func TestCallerLeaves(t *testing.T) {
 	}
 	res.Body.Close() // in mid-stream, this closes the connection
 	await(t, "the limits settle to the whole answer", func() bool { return d.remaining(t, token, "tokens") == capacity-2*cost })
-	if got := d.remaining(t, token, "cv"); got != 1 {
-		t.Errorf("%d answers left, want 1", got)
-	}
+	check.Equal(t, d.remaining(t, token, "cv"), 1, "answers left")
 }
 
 // With the data a pass outlives a restart, and so does what was used of it.
@@ -139,9 +114,8 @@ func TestPassOutlivesRestart(t *testing.T) {
 	payload := visitor{d: d}.solve(t, d.url+"/v1/challenge")
 	a := visitor{d: d}.mustSend(t, http.MethodPost, d.url+"/v1/challenge", `{"payload":"`+payload+`"}`)
 	var bought struct{ Pass string }
-	if err := json.Unmarshal([]byte(a.body), &bought); err != nil || bought.Pass == "" {
-		t.Fatalf("no pass: %d %s", a.status, a.body)
-	}
+	err := json.Unmarshal([]byte(a.body), &bought)
+	check.Must(t, err == nil && bought.Pass != "", "no pass: %d %s", a.status, a.body)
 	holder := func(d *dev) visitor { return visitor{d: d, header: map[string]string{"X-Challenge-Pass": bought.Pass}} }
 	if a := holder(d).mustAsk(t, question{feature: "docqa", text: "Go on.", most: 20}); a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.body)
@@ -151,10 +125,7 @@ func TestPassOutlivesRestart(t *testing.T) {
 		return regexp.MustCompile(`"id":"pass#[^"]*".*"name":"pass_calls","unit":"calls","capacity":20,"period_seconds":1800,"remaining":19`).FindString(a.body)
 	}
 	before := calls(d)
-	if code := d.stop(t, syscall.SIGTERM); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	if after := calls(start()); before == "" || after != before {
-		t.Errorf("%q has become %q", before, after)
-	}
+	check.Equal(t, d.stop(t, syscall.SIGTERM), 0, "exit code")
+	after := calls(start())
+	check.That(t, before != "" && after == before, "%q has become %q", before, after)
 }

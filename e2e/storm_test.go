@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // together asks n times at once and gives the answers, in order.
@@ -25,9 +27,7 @@ func together(t *testing.T, n int, ask func(i int) (answer, error)) []answer {
 	close(begin)
 	clients.Wait()
 	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 	}
 	return answers
 }
@@ -43,23 +43,17 @@ func tally(t *testing.T, answers []answer) (admitted, used int) {
 	t.Helper()
 	for _, a := range answers {
 		c, err := a.completion()
-		if err != nil {
-			t.Fatalf("%v: %s", err, a.body)
-		}
+		check.Must(t, err == nil, "%v: %s", err, a.body)
 		switch {
 		case a.status == http.StatusOK && c.done && c.Usage.Total > 0:
 			admitted++
 			used += c.Usage.Total
 		case a.status == http.StatusTooManyRequests && c.Error.Limit == "tokens":
-			if c.Error.Remaining >= c.Error.Requested {
-				t.Errorf("denied though it fits: %s", a.body)
-			}
+			check.That(t, c.Error.Remaining < c.Error.Requested, "denied though it fits: %s", a.body)
 			if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait != c.Error.RetryAfter || wait < 60 {
 				t.Errorf("Retry-After %q: %s", a.header.Get("Retry-After"), a.body)
 			}
-			if got := a.header.Get("X-Should-Retry"); got != "false" {
-				t.Errorf("x-should-retry %q on a wait of %d s", got, c.Error.RetryAfter)
-			}
+			check.Equal(t, a.header.Get("X-Should-Retry"), "false", "x-should-retry … on a wait of %d s", c.Error.RetryAfter)
 		default:
 			t.Errorf("neither an answer nor a denial by tokens: %d %s", a.status, a.body)
 		}
@@ -88,9 +82,7 @@ func TestNoOverAdmission(t *testing.T) {
 			if want := capacity / cost; admitted != want || used != want*cost {
 				t.Errorf("%d calls of %d tokens admitted, %d tokens used of %d; want %d calls", admitted, cost, used, capacity, want)
 			}
-			if got := d.remaining(t, token, "tokens"); got != capacity-used {
-				t.Errorf("%d tokens remain, want %d", got, capacity-used)
-			}
+			check.Equal(t, d.remaining(t, token, "tokens"), capacity-used, "tokens remain")
 		})
 	}
 
@@ -107,22 +99,14 @@ func TestNoOverAdmission(t *testing.T) {
 		for round, end := 0, time.Now().Add(patience); ; round++ {
 			admitted, used := tally(t, d.storm(t, "", questions))
 			total += used
-			if total > capacity {
-				t.Fatalf("%d tokens used of %d", total, capacity)
-			}
+			check.Must(t, total <= capacity, "%d tokens used of %d", total, capacity)
 			left := d.remaining(t, "", "tokens")
-			if left != capacity-total {
-				t.Errorf("%d tokens remain, want %d", left, capacity-total)
-			}
-			if round == 0 && admitted == len(questions) {
-				t.Error("nothing was denied: the storm is too small")
-			}
+			check.Equal(t, left, capacity-total, "tokens remain")
+			check.That(t, round != 0 || admitted != len(questions), "nothing was denied: the storm is too small")
 			if left < smallest {
 				return
 			}
-			if time.Now().After(end) {
-				t.Fatalf("%d tokens remain, and calls of %d are denied", left, smallest)
-			}
+			check.Must(t, !time.Now().After(end), "%d tokens remain, and calls of %d are denied", left, smallest)
 		}
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/local/engine"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // supportInstances copies of generate share nothing in memory. The gateway takes
@@ -62,9 +63,7 @@ var printedKeys = regexp.MustCompile(`AWS_ACCESS_KEY_ID=(\S+) AWS_SECRET_ACCESS_
 func (d *dev) keys(t *testing.T) (id, secret string) {
 	t.Helper()
 	found := printedKeys.FindStringSubmatch(d.output())
-	if found == nil {
-		t.Fatal("dev prints no key pair")
-	}
+	check.Must(t, found != nil, "dev prints no key pair")
 	return found[1], found[2]
 }
 
@@ -78,9 +77,7 @@ func (d *dev) admin(t *testing.T, args ...string) result {
 func (d *dev) must(t *testing.T, args ...string) string {
 	t.Helper()
 	got := d.admin(t, args...)
-	if got.code != 0 || got.stderr != "" {
-		t.Fatalf("%v: exit code %d: %s", args, got.code, got.stderr)
-	}
+	check.Must(t, got.code == 0 && got.stderr == "", "%v: exit code %d: %s", args, got.code, got.stderr)
 	return got.stdout
 }
 
@@ -95,12 +92,8 @@ func (d *dev) left(t *testing.T, whom string) map[string]int {
 			Remaining    int
 		}
 	}
-	if err := json.Unmarshal([]byte(d.must(t, "limits", whom, "--json")), &view); err != nil {
-		t.Fatal(err)
-	}
-	if view.InFlight != 0 {
-		t.Errorf("%d calls of %s count as open", view.InFlight, whom)
-	}
+	check.OK(t, json.Unmarshal([]byte(d.must(t, "limits", whom, "--json")), &view))
+	check.Equal(t, view.InFlight, 0, "calls of %s count as open", whom)
 	left := map[string]int{}
 	for _, l := range view.Limits {
 		left[strings.TrimPrefix(l.Client+"/"+l.Name, "/")] = l.Remaining
@@ -112,19 +105,13 @@ func (d *dev) left(t *testing.T, whom string) map[string]int {
 func (d *dev) items(t *testing.T) map[string]string {
 	t.Helper()
 	out, err := engine.Client(d.store).Scan(t.Context(), &dynamodb.ScanInput{TableName: aws.String("tokenfuse-limits"), ConsistentRead: aws.Bool(true)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	items := map[string]string{}
 	for _, item := range out.Items {
 		text, err := json.Marshal(item)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		var key struct{ PK struct{ Value string } }
-		if err := json.Unmarshal(text, &key); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, json.Unmarshal(text, &key))
 		items[key.PK.Value] = string(text)
 	}
 	return items
@@ -143,9 +130,7 @@ func (d *dev) changeable(t *testing.T) map[string]string {
 func (d *dev) tokenOf(t *testing.T, args ...string) string {
 	t.Helper()
 	got := run(t, nil, binary, append([]string{"token", "--endpoint", d.url}, args...)...)
-	if got.code != 0 || got.stderr != "" {
-		t.Fatalf("no token: %+v", got)
-	}
+	check.Must(t, got.code == 0 && got.stderr == "", "no token: %+v", got)
 	return strings.TrimSpace(got.stdout)
 }
 
@@ -153,9 +138,7 @@ func (d *dev) tokenOf(t *testing.T, args ...string) string {
 func (d *dev) mustAsk(t *testing.T, token string, q question) answer {
 	t.Helper()
 	a, err := d.ask(t.Context(), token, q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return a
 }
 
@@ -163,13 +146,9 @@ func (d *dev) mustAsk(t *testing.T, token string, q question) answer {
 func wantQuotaUsedUp(t *testing.T, a answer, feature string) {
 	t.Helper()
 	c, err := a.completion()
-	if err != nil || c.Error == nil {
-		t.Fatalf("no denial: %v: %d %s", err, a.status, a.body)
-	}
-	if a.status != http.StatusTooManyRequests || c.Error.Type != "insufficient_quota" || c.Error.Code != "insufficient_quota" || c.Error.Limit != feature ||
-		c.Error.Remaining != 0 || a.header.Get("Retry-After") == "" || a.header.Get("X-Should-Retry") != "false" {
-		t.Errorf("no denial by the quota of %s: %d %s %v", feature, a.status, a.body, a.header)
-	}
+	check.Must(t, err == nil && c.Error != nil, "no denial: %v: %d %s", err, a.status, a.body)
+	check.That(t, a.status == http.StatusTooManyRequests && c.Error.Type == "insufficient_quota" && c.Error.Code == "insufficient_quota" && c.Error.Limit == feature && c.Error.Remaining == 0 && a.header.Get("Retry-After") != "" && a.header.Get("X-Should-Retry") == "false",
+		"no denial by the quota of %s: %d %s %v", feature, a.status, a.body, a.header)
 }
 
 // servesAgain asks each instance in its turn until all have answered. None may deny
@@ -251,9 +230,8 @@ cv     user      0            4         4   2400h
 	waited := d.servesAgain(t, done, ann, func() answer { return d.mustAsk(t, ann, draft) })
 	t.Logf("the last denial was asked for %v after the clear", waited)
 	after := d.left(t, "ann@example.com")
-	if after["cv"] != 0 || after["linkedin"] != 3 || after["requests"] != before["requests"]-4 {
-		t.Errorf("after the clear and four drafts: %v, before: %v", after, before)
-	}
+	check.That(t, after["cv"] == 0 && after["linkedin"] == 3 && after["requests"] == before["requests"]-4,
+		"after the clear and four drafts: %v, before: %v", after, before)
 
 	// Those that remember none serve her at once. The other limits stay as they are.
 	before = d.left(t, "user#auth0|ann")
@@ -265,17 +243,11 @@ cv     user      0            4         4   2400h
 			Before, After struct{ Remaining int }
 		}
 	}
-	if err := json.Unmarshal([]byte(d.must(t, "clear-limit", "auth0|ann", "--type", "cv", "--json")), &got); err != nil {
-		t.Fatal(err)
-	}
-	if len(got.Limits) != 1 || got.Identity.Kind != "user" || got.Identity.ID != "auth0|ann" || got.Type != "cv" ||
-		got.Limits[0].Name != "cv" || got.Limits[0].Before.Remaining != 0 || got.Limits[0].After.Remaining != 4 {
-		t.Errorf("%+v", got)
-	}
+	check.OK(t, json.Unmarshal([]byte(d.must(t, "clear-limit", "auth0|ann", "--type", "cv", "--json")), &got))
+	check.That(t, len(got.Limits) == 1 && got.Identity.Kind == "user" && got.Identity.ID == "auth0|ann" && got.Type == "cv" && got.Limits[0].Name == "cv" && got.Limits[0].Before.Remaining == 0 && got.Limits[0].After.Remaining == 4,
+		"%+v", got)
 	before["cv"] = 4
-	if diff := cmp.Diff(before, d.left(t, "user#auth0|ann")); diff != "" {
-		t.Errorf("the clear changed more than cv: %s", diff)
-	}
+	check.Equal(t, cmp.Diff(before, d.left(t, "user#auth0|ann")), "", "the clear changed more than cv")
 	for range supportInstances {
 		d.complete(t, ann, draft)
 	}
@@ -283,52 +255,36 @@ cv     user      0            4         4   2400h
 	// Clearing twice is clearing once.
 	d.must(t, "clear-limit", "ann@example.com", "--type", "cv")
 	again := d.must(t, "clear-limit", "ann@example.com", "--type", "cv")
-	if !regexp.MustCompile(`\ncv +user +4 +4 +4 +2400h\n`).MatchString(again) || d.left(t, "ann@example.com")["cv"] != 4 {
-		t.Errorf("cleared twice: %s", again)
-	}
-	if diff := cmp.Diff(ofBob, d.left(t, "bob@example.com")); diff != "" {
-		t.Errorf("Bob's limits have changed: %s", diff)
-	}
+	check.That(t, regexp.MustCompile(`\ncv +user +4 +4 +4 +2400h\n`).MatchString(again) && d.left(t, "ann@example.com")["cv"] == 4, "cleared twice: %s", again)
+	check.Equal(t, cmp.Diff(ofBob, d.left(t, "bob@example.com")), "", "Bob's limits have changed")
 
 	// Who did what to whom, when and why, is in the log, and for a year in the table.
 	// Neither has the address.
 	const by, reason = "arn:aws:iam::000000000000:role/tokenfuse-dev", "outage of Tuesday"
 	await(t, "each clear is in the log", func() bool { return strings.Count(d.output(), `"msg":"limits cleared"`) == 4 })
 	log, items := d.output(), d.items(t)
-	if !regexp.MustCompile(`"msg":"limits cleared",.*"arn":"` + by + `","identity":"user#auth0\|ann","type":"cv",.*"reason":"` + reason + `"`).MatchString(log) {
-		t.Error("the log does not say who cleared what of whom and why")
-	}
-	if strings.Contains(strings.ToLower(log+fmt.Sprint(items)), "example.com") {
-		t.Error("the address is in the log or in the table")
-	}
+	check.That(t, regexp.MustCompile(`"msg":"limits cleared",.*"arn":"`+by+`","identity":"user#auth0\|ann","type":"cv",.*"reason":"`+reason+`"`).MatchString(log),
+		"the log does not say who cleared what of whom and why")
+	check.That(t, !strings.Contains(strings.ToLower(log+fmt.Sprint(items)), "example.com"), "the address is in the log or in the table")
 	audits := slices.DeleteFunc(slices.Sorted(maps.Keys(items)), func(key string) bool { return !strings.HasPrefix(key, "audit#") })
-	if len(audits) != 4 {
-		t.Fatalf("audit items %v, want one of each clear", audits)
-	}
+	check.Must(t, len(audits) == 4, "audit items %v, want one of each clear", audits)
 	var audit struct{ At, Who, Whom, What, Why, Expires struct{ Value string } }
-	if err := json.Unmarshal([]byte(items[audits[0]]), &audit); err != nil {
-		t.Fatal(err)
-	}
-	if audit.Who.Value != by || audit.Whom.Value != "user#auth0|ann" || audit.What.Value != "clear cv" || audit.Why.Value != reason {
-		t.Errorf("audit %+v", audit)
-	}
+	check.OK(t, json.Unmarshal([]byte(items[audits[0]]), &audit))
+	check.That(t, audit.Who.Value == by && audit.Whom.Value == "user#auth0|ann" && audit.What.Value == "clear cv" && audit.Why.Value == reason, "audit %+v", audit)
 	seconds, err := strconv.ParseInt(audit.At.Value, 10, 64)
 	at := time.Unix(seconds, 0)
 	if expires, _ := strconv.ParseInt(audit.Expires.Value, 10, 64); err != nil || expires != at.Add(365*24*time.Hour).Unix() || done.Sub(at).Abs() > patience {
 		t.Errorf("audit of %v expires %d: %v", at, expires, err)
 	}
 	listed := d.must(t, "audit", "--since", "1h", "--identity", "ann@example.com")
-	if lines := strings.Split(listed, "\n"); len(lines) != 6 || !regexp.MustCompile(`UTC  `+by+` +user#auth0\|ann  clear cv +`+reason+`$`).MatchString(lines[4]) {
-		t.Errorf("listed:\n%s", listed)
-	}
+	lines := strings.Split(listed, "\n")
+	check.That(t, len(lines) == 6 && regexp.MustCompile(`UTC  `+by+` +user#auth0\|ann  clear cv +`+reason+`$`).MatchString(lines[4]), "listed:\n%s", listed)
 }
 
 // wantText asserts that a command printed this, a regular expression.
 func wantText(t *testing.T, got, want string) {
 	t.Helper()
-	if !regexp.MustCompile("^" + want + "$").MatchString(got) {
-		t.Errorf("printed:\n%s\nwant:\n%s", got, want)
-	}
+	check.That(t, regexp.MustCompile("^"+want+"$").MatchString(got), "printed:\n%s\nwant:\n%s", got, want)
 }
 
 // Support can unblock a network by the name that its callers see themselves.
@@ -366,9 +322,7 @@ tokens  [A-Z2-7]{8}  \d{1,2} +500       500  2400h
 tokens  [A-Z2-7]{8}  \d{1,2} +500       500  2400h
 `)
 	after := d.left(t, view.Identity.ID)
-	if len(after) != 3 || after["network_tokens"] != before["network_tokens"] || before["network_tokens"] > 1200 {
-		t.Errorf("before %v, after %v", before, after)
-	}
+	check.That(t, len(after) == 3 && after["network_tokens"] == before["network_tokens"] && before["network_tokens"] <= 1200, "before %v, after %v", before, after)
 	d.must(t, "clear-limit", view.Identity.ID, "--type", "all")
 	done := time.Now()
 	for _, left := range d.left(t, view.Identity.ID) {
@@ -411,13 +365,10 @@ func TestSupportMistakes(t *testing.T) {
 		{"limits", 2, `<whom>.*\nTry: tokenfuse limits --help`},
 	} {
 		got := d.admin(t, strings.Fields(test.args)...)
-		if got.code != test.code || got.stdout != "" || !regexp.MustCompile(`^tokenfuse: (?s:.*)`+test.says).MatchString(got.stderr) {
-			t.Errorf("%s: %+v", test.args, got)
-		}
+		check.That(t, got.code == test.code && got.stdout == "" && regexp.MustCompile(`^tokenfuse: (?s:.*)`+test.says).MatchString(got.stderr),
+			"%s: %+v", test.args, got)
 	}
-	if diff := cmp.Diff(before, d.changeable(t)); diff != "" {
-		t.Errorf("something has changed: %s", diff)
-	}
+	check.Equal(t, cmp.Diff(before, d.changeable(t)), "", "something has changed")
 }
 
 // Whoever has no right to clear is refused, that is logged, and nothing changes.
@@ -431,25 +382,19 @@ func TestSupportIsSigned(t *testing.T) {
 	send := func(body string, sign func(*http.Request)) answer {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/admin/limits/clear", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		sign(req)
 		a, err := read(client.Do(req))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		return a
 	}
 	// with signs a clear.
 	with := func(id, secret string, at time.Time) func(*http.Request) {
 		return func(req *http.Request) {
 			hash := sha256.Sum256([]byte(clear))
-			if err := v4.NewSigner().SignHTTP(t.Context(), aws.Credentials{AccessKeyID: id, SecretAccessKey: secret}, req,
-				hex.EncodeToString(hash[:]), "execute-api", "us-east-1", at); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, v4.NewSigner().SignHTTP(t.Context(), aws.Credentials{AccessKeyID: id, SecretAccessKey: secret}, req,
+				hex.EncodeToString(hash[:]), "execute-api", "us-east-1", at))
 		}
 	}
 	before, refused := d.items(t), 0
@@ -469,25 +414,18 @@ func TestSupportIsSigned(t *testing.T) {
 	} {
 		refused++
 		a := send(test.body, test.sign)
-		if a.status != http.StatusForbidden || !strings.Contains(a.body, test.says) {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
+		check.That(t, a.status == http.StatusForbidden && strings.Contains(a.body, test.says), "%s: %d %s", name, a.status, a.body)
 		await(t, name+" is in the log", func() bool {
 			return strings.Count(d.output(), `"msg":"request refused","method":"POST","path":"/admin/limits/clear","reason":"`) == refused
 		})
 	}
-	if diff := cmp.Diff(before, d.items(t)); diff != "" {
-		t.Errorf("something has changed: %s", diff)
-	}
+	check.Equal(t, cmp.Diff(before, d.items(t)), "", "something has changed")
 	for name, env := range map[string][]string{"wrong secret": awsEnv(id, "wrong"), "no credentials": awsEnv("", "")} {
 		got := run(t, env, binary, "clear-limit", "ann", "--type", "cv", "--endpoint", d.url)
-		if got.code != 1 || got.stdout != "" || !regexp.MustCompile(`the signature was refused|no AWS credentials were found: set AWS_PROFILE`).MatchString(got.stderr) {
-			t.Errorf("%s: %+v", name, got)
-		}
+		check.That(t, got.code == 1 && got.stdout == "" && regexp.MustCompile(`the signature was refused|no AWS credentials were found: set AWS_PROFILE`).MatchString(got.stderr),
+			"%s: %+v", name, got)
 	}
-	if strings.Contains(strings.Replace(d.output(), "AWS_SECRET_ACCESS_KEY="+secret, "", 1), secret) {
-		t.Error("the secret is in the log")
-	}
+	check.That(t, !strings.Contains(strings.Replace(d.output(), "AWS_SECRET_ACCESS_KEY="+secret, "", 1), secret), "the secret is in the log")
 	if a := send(clear, with(id, secret, time.Now())); a.status != http.StatusOK || !strings.Contains(a.body, `"after":{"remaining":4,`) {
 		t.Errorf("signed: %d %s", a.status, a.body)
 	}

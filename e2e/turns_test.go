@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // What OpenAI's own helpers made of an answer or of a refusal they may send back; who is
@@ -27,9 +29,7 @@ func TestOpenAITurns(t *testing.T) {
 		}
 		var texts []string
 		for _, m := range asked.Messages {
-			if len(m) != 2 {
-				t.Errorf("sent %v", m)
-			}
+			check.That(t, len(m) == 2, "sent %v", m)
 			texts = append(texts, fmt.Sprintf("%s: %s", m["role"], m["content"]))
 		}
 		mu.Lock()
@@ -68,9 +68,7 @@ func TestOpenAITurns(t *testing.T) {
 		`key: ["AuthenticationError","invalid_token","The key of a model provider does not belong here: whoever sees it can use it. Send the token of a user who has signed in, or the key anonymous."]`,
 		`token: ["AuthenticationError","invalid_token","The Authorization header has no valid token."]`,
 	}, "\n") + "\n"
-	if got.code != 0 || got.stdout != want {
-		t.Errorf("exit code %d, %s\n%s\nwant\n%s", got.code, got.stderr, got.stdout, want)
-	}
+	check.That(t, got.code == 0 && got.stdout == want, "exit code %d, %s\n%s\nwant\n%s", got.code, got.stderr, got.stdout, want)
 	mu.Lock()
 	defer mu.Unlock()
 	const third = `user: refuse | assistant: I will not. | user: answer | assistant: {"a":1} | user: answer`
@@ -81,7 +79,6 @@ func TestOpenAITurns(t *testing.T) {
 		t.Errorf("the newest 16 messages did not arrive:\n%s", strings.Join(sent, "\n"))
 	}
 	said := d.output()
-	if !strings.Contains(said, "401, key of a model provider: ") || !strings.Contains(said, "401, malformed: ") || strings.Contains(said, "4711") {
-		t.Errorf("dev does not say why a token is refused, or says too much:\n%s", said)
-	}
+	check.That(t, strings.Contains(said, "401, key of a model provider: ") && strings.Contains(said, "401, malformed: ") && !strings.Contains(said, "4711"),
+		"dev does not say why a token is refused, or says too much:\n%s", said)
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/stagetest"
 )
@@ -242,9 +243,7 @@ func wantMistake(t *testing.T, text, path string) {
 		}
 		line := strings.Split(text, "\n")[p.Line-1]
 		key := path[strings.LastIndexByte(path, '.')+1:]
-		if !strings.Contains(line, key+":") || p.Message == "" {
-			t.Errorf("%s: the line is %q, %s", path, line, p)
-		}
+		check.That(t, strings.Contains(line, key+":") && p.Message != "", "%s: the line is %q, %s", path, line, p)
 		return
 	}
 	t.Errorf("%s: the mistakes are %v", path, err)
@@ -276,26 +275,20 @@ func deploy(t *testing.T, text string) *deployment {
 	// Patience with a busy machine.
 	buckets := bucket.Options{Table: s.table, AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute}
 	events, err := ledger.New(s.db, ledger.Options{Table: on.Spend, AttemptTimeout: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	log := slog.New(slog.DiscardHandler)
 	read := func(context.Context, policy.Secret) (string, error) { return secret, nil }
 	if s.generate, err = chatapi.Build(t.Context(), chatapi.Parts{Policy: s.policy, DynamoDB: s.db, Bucket: buckets, Ledger: events, Secret: read, Log: log}); err != nil {
 		t.Fatalf("generate does not start: %v", err)
 	}
 	support, err := admin.Build(t.Context(), admin.Parts{Policy: s.policy, DynamoDB: s.db, Bucket: buckets, Spend: on.Spend, Secret: read, Log: log})
-	if err != nil {
-		t.Fatalf("clearlimit does not start: %v", err)
-	}
+	check.Must(t, err == nil, "clearlimit does not start: %v", err)
 	s.clearlimit = admin.Lambda(support)
 	s.spendalarm, err = alarm.New(alarm.Config{
 		Policy: s.policy, Ledger: events, State: s.db, Table: s.table, Log: log,
 		SNS: sns.NewFromConfig(on.AWS()), TopicARN: stage.TopicARN, CloudWatch: cloudwatch.NewFromConfig(on.AWS()),
 	})
-	if err != nil {
-		t.Fatalf("spendalarm does not start: %v", err)
-	}
+	check.Must(t, err == nil, "spendalarm does not start: %v", err)
 	return s
 }
 
@@ -305,9 +298,7 @@ const address = "203.0.113.7"
 func (s *deployment) network() string {
 	s.t.Helper()
 	keys, err := s.generate.Networks.Networks(netip.MustParseAddr(address), time.Now(), 0)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.OK(s.t, err)
 	return keys[0]
 }
 
@@ -332,9 +323,8 @@ func (r row) serves(t *testing.T, text, value string, low bool) {
 	status, body := s.chat("")
 	switch {
 	case r.challenged && low:
-		if status != http.StatusForbidden || !strings.Contains(body, "challenge_required") {
-			t.Errorf("%s %s: a caller without a pass: %d %s", r.setting, value, status, body)
-		}
+		check.That(t, status == http.StatusForbidden && strings.Contains(body, "challenge_required"),
+			"%s %s: a caller without a pass: %d %s", r.setting, value, status, body)
 	case status != http.StatusOK && !(r.slow && status == http.StatusGatewayTimeout):
 		t.Errorf("%s %s: a caller without a pass: %d %s", r.setting, value, status, body)
 	}
@@ -346,13 +336,10 @@ func (r row) serves(t *testing.T, text, value string, low bool) {
 	e.RequestContext.RequestID, e.RequestContext.Identity.UserArn = "r", "arn:aws:iam::123456789012:user/support"
 	a, err := s.clearlimit(t.Context(), e)
 	var view struct{ Limits []limits.View }
-	if err != nil || a.StatusCode != http.StatusOK || json.Unmarshal([]byte(a.Body), &view) != nil || len(view.Limits) == 0 {
-		t.Errorf("%s %s: support sees %d %s, %v", r.setting, value, a.StatusCode, a.Body, err)
-	}
+	check.That(t, err == nil && a.StatusCode == http.StatusOK && json.Unmarshal([]byte(a.Body), &view) == nil && len(view.Limits) != 0,
+		"%s %s: support sees %d %s, %v", r.setting, value, a.StatusCode, a.Body, err)
 	for _, l := range view.Limits {
-		if l.Remaining < 0 || l.Remaining > l.Capacity || l.Reset < 0 || l.RetryAfter < 0 {
-			t.Errorf("%s %s: support sees %+v", r.setting, value, l)
-		}
+		check.That(t, l.Remaining >= 0 && l.Remaining <= l.Capacity && l.Reset >= 0 && l.RetryAfter >= 0, "%s %s: support sees %+v", r.setting, value, l)
 	}
 	if result, err := s.spendalarm.Run(t.Context()); err != nil || result.State == "unknown" {
 		t.Errorf("%s %s: spendalarm: %+v, %v", r.setting, value, result, err)
@@ -370,9 +357,7 @@ func TestDearestCall(t *testing.T) {
 	}
 	text := with(dearest)
 	for _, bound := range []string{"    pool: anonymous\n", "      spend:\n        usd: 2.00\n        per: 24h\n", "pools:\n  anonymous:\n    usd: 2.00\n    per: 1h\n"} {
-		if !strings.Contains(text, bound) {
-			t.Fatalf("no %q", bound)
-		}
+		check.Must(t, strings.Contains(text, bound), "no %q", bound)
 		text = strings.Replace(text, bound, "", 1)
 	}
 	row{setting: "every price"}.serves(t, text, "at most", false)
@@ -390,28 +375,20 @@ func TestCallsOfAPass(t *testing.T) {
 		t.Run(fmt.Sprint(c.ttl, " ", c.calls), func(t *testing.T) {
 			t.Parallel()
 			p, err := policy.Parse([]byte(with(map[string]string{"ttl": c.ttl.String(), "calls": fmt.Sprint(c.calls)})))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			db, table := enginetest.Table(t)
 			now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 			issued := now
 			buckets, err := bucket.New(db, bucket.Options{Table: table, LongestPeriod: p.LongestPeriod(), Now: func() time.Time { return now },
 				AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			l := limits.OfTier(p.Tiers[policy.Anonymous], limits.Pass)[0]
-			if l.Role != limits.PassCalls || l.Validate() != nil {
-				t.Fatalf("%+v", l)
-			}
+			check.Must(t, l.Role == limits.PassCalls && l.Validate() == nil, "%+v", l)
 			admitted := func(calls int64) bool {
 				t.Helper()
 				d, err := buckets.Reserve(t.Context(), bucket.Request{Key: "pass#1", Charges: []bucket.Charge{{Limit: l.Limit, Cost: calls}},
 					MaxInFlight: 1000, Deadline: now.Add(time.Hour)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				if d.Reservation == nil {
 					return false
 				}
@@ -420,9 +397,7 @@ func TestCallsOfAPass(t *testing.T) {
 				}
 				return true
 			}
-			if c.calls > 1 && !admitted(int64(c.calls-1)) || !admitted(1) {
-				t.Error("not all calls are admitted")
-			}
+			check.That(t, (c.calls <= 1 || admitted(int64(c.calls-1))) && admitted(1), "not all calls are admitted")
 			// To half a minute beyond its life, by a clock that is behind.
 			for i := range 11 {
 				now = issued.Add((c.ttl + 30*time.Second) * time.Duration(i) / 10)
@@ -489,9 +464,7 @@ func TestLargestItem(t *testing.T) {
 			size += len(v.Value)
 		}
 	}
-	if size > 400_000 {
-		t.Errorf("the largest item has %d bytes", size)
-	}
+	check.That(t, size <= 400_000, "the largest item has %d bytes", size)
 	if _, err := s.db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &s.table, Item: it}); err != nil {
 		t.Fatalf("%d bytes: %v", size, err)
 	}
@@ -501,7 +474,5 @@ func TestLargestItem(t *testing.T) {
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	s.generate.ServeHTTP(w, r)
-	if w.Code != http.StatusOK {
-		t.Errorf("call number 1000 of a network with everything: %d %s", w.Code, w.Body)
-	}
+	check.Equal(t, w.Code, http.StatusOK, "call number 1000 of a network with everything: … %s", w.Body)
 }

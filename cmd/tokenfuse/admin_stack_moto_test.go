@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/mototest"
 )
 
@@ -20,9 +21,7 @@ func TestStackOnMoto(t *testing.T) {
 	t.Setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", moto)
 	t.Setenv("AWS_REGION", "eu-central-1")
 	cfg, err := awsConfig(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	client := cloudformation.NewFromConfig(cfg)
 	for name, outputs := range map[string]string{
 		"both":  `"ApiEndpoint": {"Value": "http://127.0.0.1:1"}, "AdminEndpoint": {"Value": {"Fn::Sub": "` + d.url + `/${Stage}"}}`,
@@ -32,9 +31,7 @@ func TestStackOnMoto(t *testing.T) {
 		_, err := client.CreateStack(t.Context(), &cloudformation.CreateStackInput{StackName: &name, TemplateBody: aws.String(`{
 			"Parameters": {"Stage": {"Type": "String", "Default": "prod"}},
 			"Resources": {"Page": {"Type": "AWS::SNS::Topic"}}, "Outputs": {` + outputs + `}}`)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 	}
 	for _, test := range []struct {
 		args string
@@ -47,8 +44,6 @@ func TestStackOnMoto(t *testing.T) {
 		{"fuse show --stack nope", 1, "there is no stack nope in eu-central-1"},
 	} {
 		got := command(t, strings.Fields(test.args)...)
-		if got.code != test.code || !strings.Contains(got.stdout+got.stderr, test.says) {
-			t.Errorf("%s: %+v", test.args, got)
-		}
+		check.That(t, got.code == test.code && strings.Contains(got.stdout+got.stderr, test.says), "%s: %+v", test.args, got)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // cloudFormation answers as CloudFormation does for the stacks of a region, and
@@ -111,12 +113,8 @@ func TestStack(t *testing.T) {
 			if test.code != 0 {
 				said, silent = silent, said
 			}
-			if got.code != test.code || !strings.Contains(said, test.says) || silent != "" {
-				t.Errorf("%+v", got)
-			}
-			if n := asked.Load() - before; n != test.lookUps {
-				t.Errorf("%d questions to CloudFormation, want %d", n, test.lookUps)
-			}
+			check.That(t, got.code == test.code && strings.Contains(said, test.says) && silent == "", "%+v", got)
+			check.Equal(t, asked.Load()-before, test.lookUps, "questions to CloudFormation")
 		})
 	}
 
@@ -132,9 +130,7 @@ func TestStack(t *testing.T) {
 			t.Setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", test.cloudFormation)
 			before := asked.Load()
 			got := command(t, "fuse", "show", "--stack", "tokenfuse")
-			if got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, test.says) || asked.Load() != before {
-				t.Errorf("%+v", got)
-			}
+			check.That(t, got.code == 1 && got.stdout == "" && strings.Contains(got.stderr, test.says) && asked.Load() == before, "%+v", got)
 		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/local/gateway"
 	"github.com/tokenfuse/tokenfuse/local/sigv4"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
@@ -62,9 +63,7 @@ func deploy(t *testing.T) deployment {
 	t.Helper()
 	const secret = "a-secret-of-some-length"
 	p, err := policy.Parse([]byte(adminPolicy))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return now }
 	db, table := enginetest.Table(t)
@@ -73,9 +72,7 @@ func deploy(t *testing.T) deployment {
 		Policy: p, DynamoDB: db, Bucket: bucket.Options{Table: table}, Spend: spend, Log: slog.New(slog.DiscardHandler), Now: clock,
 		Secret: func(context.Context, policy.Secret) (string, error) { return secret, nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	lookup := func(id string) (secret, arn string, ok bool) {
 		switch id {
 		case adminKey:
@@ -89,13 +86,9 @@ func deploy(t *testing.T) deployment {
 	t.Cleanup(front.Close)
 
 	users, err := emails.New(db, table, []byte(secret), clock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for email, sub := range map[string]string{"jane@example.com": "123", "both@example.com": "123", "BOTH@example.com": "124"} {
-		if err := users.Learn(t.Context(), email, sub); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, users.Learn(t.Context(), email, sub))
 	}
 	d := deployment{url: front.URL}
 	if d.buckets, err = bucket.New(db, bucket.Options{Table: table, LongestPeriod: 24 * time.Hour, Now: clock}); err != nil {
@@ -106,9 +99,7 @@ func deploy(t *testing.T) deployment {
 		charges = append(charges, bucket.Charge{Limit: l.Limit, Cost: map[string]int64{"cv": 10, "tokens": 25_000, "spend": 500_000_000_000}[l.Name]})
 	}
 	r, err := d.buckets.Reserve(t.Context(), bucket.Request{Key: "user#123", Charges: charges, MaxInFlight: 1, Deadline: now.Add(time.Minute)})
-	if err != nil || r.Reservation == nil {
-		t.Fatalf("%+v, %v", r, err)
-	}
+	check.Must(t, err == nil && r.Reservation != nil, "%+v, %v", r, err)
 	return d
 }
 
@@ -170,9 +161,8 @@ cv      user, pro  10           10         10         24h
 		{"audit --identity fuse --before 4", "WHEN                     WHO                                     WHOM  WHAT\n2026-11-30 12:00:00 UTC  " + supportARN + "  fuse  set challenge until 2026-11-30T13:00:00Z\n"},
 		{"fuse show", "the fuse is open, set by " + supportARN + "\n"},
 	} {
-		if got := command(t, strings.Fields(step.args)...); got.code != 0 || got.stderr != "" || got.stdout != step.want {
-			t.Errorf("%s: code %d, %s\n%s", step.args, got.code, got.stderr, got.stdout)
-		}
+		got := command(t, strings.Fields(step.args)...)
+		check.That(t, got.code == 0 && got.stderr == "" && got.stdout == step.want, "%s: code %d, %s\n%s", step.args, got.code, got.stderr, got.stdout)
 	}
 	for args, member := range map[string]string{
 		"limits 123 --json": "holds", "clear-limit 123 --type all --json": "limits", "fuse show --json": "set_by", "fuse set closed --json": "state",
@@ -180,9 +170,8 @@ cv      user, pro  10           10         10         24h
 	} {
 		got := command(t, strings.Fields(args)...)
 		var answer map[string]any
-		if err := json.Unmarshal([]byte(got.stdout), &answer); err != nil || answer[member] == nil || got.code != 0 {
-			t.Errorf("%s: %+v, %v", args, got, err)
-		}
+		err := json.Unmarshal([]byte(got.stdout), &answer)
+		check.That(t, err == nil && answer[member] != nil && got.code == 0, "%s: %+v, %v", args, got, err)
 	}
 }
 
@@ -233,9 +222,8 @@ func TestAdminCommandsFail(t *testing.T) {
 		if test.code == 1 && !strings.Contains(test.args, "--endpoint") {
 			args = append(args, "--endpoint", d.url)
 		}
-		if got := command(t, args...); got.code != test.code || got.stdout != "" || !strings.Contains(got.stderr, test.says) {
-			t.Errorf("%s: %+v", test.args, got)
-		}
+		got := command(t, args...)
+		check.That(t, got.code == test.code && got.stdout == "" && strings.Contains(got.stderr, test.says), "%s: %+v", test.args, got)
 	}
 	if state, err := d.buckets.Peek(t.Context(), "user#typo"); err != nil || state.Exists {
 		t.Errorf("the mistyped user has an item, %v", err)
@@ -250,9 +238,7 @@ func TestAdminCommandsFail(t *testing.T) {
 		t.Run(who.name, func(t *testing.T) {
 			asAdmin(t, who.key, who.secret)
 			got := command(t, "fuse", "show", "--endpoint", d.url)
-			if got.code != 1 || !strings.Contains(got.stderr, who.says) || strings.Contains(got.stderr, adminSecret) {
-				t.Errorf("%+v", got)
-			}
+			check.That(t, got.code == 1 && strings.Contains(got.stderr, who.says) && !strings.Contains(got.stderr, adminSecret), "%+v", got)
 		})
 	}
 }
@@ -261,14 +247,12 @@ func TestAdminCommandsAreLimited(t *testing.T) {
 	asAdmin(t, adminKey, adminSecret)
 	t.Setenv("TOKENFUSE_ENDPOINT", deploy(t).url)
 	for range 60 {
-		if got := command(t, "fuse", "show"); got.code != 0 {
-			t.Fatalf("%+v", got)
-		}
+		got := command(t, "fuse", "show")
+		check.Must(t, got.code == 0, "%+v", got)
 	}
 	got := command(t, "fuse", "show")
-	if want := "tokenfuse: Too many admin requests: 60 a minute and 16 at a time are allowed. Try again in 1 s.\n"; got.code != 1 || got.stdout != "" || got.stderr != want {
-		t.Errorf("%+v", got)
-	}
+	want := "tokenfuse: Too many admin requests: 60 a minute and 16 at a time are allowed. Try again in 1 s.\n"
+	check.That(t, got.code == 1 && got.stdout == "" && got.stderr == want, "%+v", got)
 }
 
 func TestRegionIsTheEndpoints(t *testing.T) {
@@ -282,13 +266,10 @@ func TestRegionIsTheEndpoints(t *testing.T) {
 		t.Setenv("AWS_REGION", test.environment)
 		req := httptest.NewRequest("GET", test.endpoint, nil)
 		cfg, err := awsConfig(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		region, err := sign(t.Context(), cfg, req, nil)
-		if err != nil || region != test.want || !strings.Contains(req.Header.Get("Authorization"), "/"+test.want+"/execute-api/") {
-			t.Errorf("%s: %s, %v", test.endpoint, region, err)
-		}
+		check.That(t, err == nil && region == test.want && strings.Contains(req.Header.Get("Authorization"), "/"+test.want+"/execute-api/"),
+			"%s: %s, %v", test.endpoint, region, err)
 	}
 }
 
@@ -299,17 +280,13 @@ func TestWhom(t *testing.T) {
 		"net#abc": "identity", "pass#abc": "identity", "pool#all": "identity", "pool:all": "identity", "user#pool:all": "identity", "user": "user", "": "user",
 	} {
 		field, value := whom(name)
-		if field != want || value != strings.Replace(name, "pool:all", "pool#all", 1) && value != name {
-			t.Errorf("%q: %s %q, want %s", name, field, value, want)
-		}
+		check.That(t, field == want && (value == strings.Replace(name, "pool:all", "pool#all", 1) || value == name), "%q: %s %q, want %s", name, field, value, want)
 	}
 }
 
 func TestInTime(t *testing.T) {
 	t.Parallel()
 	for seconds, want := range map[int64]string{0: "0s", 1: "1s", 60: "1m", 90: "1m30s", 600: "10m", 3600: "1h", 3660: "1h1m", 3601: "1h0m1s", 86400: "24h", 36000: "10h"} {
-		if got := inTime(seconds); got != want {
-			t.Errorf("%d: %s, want %s", seconds, got, want)
-		}
+		check.Equal(t, inTime(seconds), want, "%d", seconds)
 	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const goodConfig = `providers: {main: {kind: openai, base_url: "https://api.example.com/v1", api_key: {env: KEY}}}
@@ -16,12 +18,8 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	good := writeFile(t, goodConfig)
 	got := command(t, "check", "--config", good)
-	if got.code != 0 || got.stderr != "" || !strings.Contains(got.stdout, good+" is right: 1 features, 1 tiers, 1 models.\n") {
-		t.Errorf("a good file: %+v", got)
-	}
-	if !strings.Contains(got.stdout, "note: pools is left out") {
-		t.Errorf("no note of what does not exist: %s", got.stdout)
-	}
+	check.That(t, got.code == 0 && got.stderr == "" && strings.Contains(got.stdout, good+" is right: 1 features, 1 tiers, 1 models.\n"), "a good file: %+v", got)
+	check.That(t, strings.Contains(got.stdout, "note: pools is left out"), "no note of what does not exist: %s", got.stdout)
 
 	// Each mistake has a line of its own, with the file and the line in it.
 	bad := writeFile(t, strings.NewReplacer(
@@ -36,29 +34,20 @@ func TestCheck(t *testing.T) {
 		"line 4: tiers.anonymous.limits.tokens.per",
 		"line 6: frills",
 	}
-	if got.code != 1 || len(lines) != len(want) || got.stderr != "tokenfuse: "+bad+" has 5 mistakes\n" {
-		t.Fatalf("a bad file: %+v", got)
-	}
+	check.Must(t, got.code == 1 && len(lines) == len(want) && got.stderr == "tokenfuse: "+bad+" has 5 mistakes\n", "a bad file: %+v", got)
 	for i, line := range lines {
-		if !strings.HasPrefix(line, bad+": "+want[i]+":") {
-			t.Errorf("line %q, want %q", line, want[i])
-		}
+		check.That(t, strings.HasPrefix(line, bad+": "+want[i]+":"), "line %q, want %q", line, want[i])
 	}
 
 	got = command(t, "check", "--config", writeFile(t, goodConfig+"frills: true\n"))
-	if got.code != 1 || !strings.Contains(got.stderr, "has 1 mistake\n") {
-		t.Errorf("one mistake: %+v", got)
-	}
+	check.That(t, got.code == 1 && strings.Contains(got.stderr, "has 1 mistake\n"), "one mistake: %+v", got)
 	got = command(t, "check", "--config", "no-such.yaml")
-	if got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, "no-such.yaml: no such file") {
-		t.Errorf("no file: %+v", got)
-	}
+	check.That(t, got.code == 1 && got.stdout == "" && strings.Contains(got.stderr, "no-such.yaml: no such file"), "no file: %+v", got)
 }
 
 // The project's own file is right.
 func TestCheckOwnConfiguration(t *testing.T) {
 	t.Parallel()
-	if got := command(t, "check", "--config", "../../tokenfuse.yaml"); got.code != 0 {
-		t.Errorf("%+v", got)
-	}
+	got := command(t, "check", "--config", "../../tokenfuse.yaml")
+	check.That(t, got.code == 0, "%+v", got)
 }

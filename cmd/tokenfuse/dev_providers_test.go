@@ -13,6 +13,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // A provider whose key is not set is the built-in model, whatever its kind; its
@@ -20,13 +21,9 @@ import (
 func TestReplacedProvidersAnswer(t *testing.T) {
 	t.Setenv("DEV_TEST_SET", "key")
 	users, err := issuer.New(issuer.Options{URL: devIssuer, Audience: audience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	token, err := users.Token(issuer.Claims{Subject: "dev"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Setenv("DEV_TEST_TOKEN", token) // as in a shell with the lines that dev prints
 	p := &policy.Policy{Providers: map[string]*policy.Provider{
 		"claude": {Name: "claude", Kind: "anthropic", APIKey: &policy.Secret{Env: "DEV_TEST_UNSET"}},
@@ -48,35 +45,23 @@ func TestReplacedProvidersAnswer(t *testing.T) {
 		"claude: built-in, since DEV_TEST_UNSET is not set", "theirs: anthropic", "aws: bedrock",
 		"ours: built-in, since DEV_TEST_TOKEN is a token of dev's", "stored: built-in, since /key is not set",
 	} {
-		if !strings.Contains(out.String(), line+"\n") {
-			t.Errorf("%q does not say %q", out.String(), line)
-		}
+		check.That(t, strings.Contains(out.String(), line+"\n"), "%q does not say %q", out.String(), line)
 	}
 	fake := &devCommand{FakeProvider: true}
 	for name, provider := range p.Providers {
-		if fake.whyBuiltIn(provider) == "" {
-			t.Errorf("%s is asked though all is to be built in", name)
-		}
+		check.That(t, fake.whyBuiltIn(provider) != "", "%s is asked though all is to be built in", name)
 	}
-	if kind := p.Providers["theirs"].Kind + p.Providers["aws"].Kind; kind != "anthropicbedrock" {
-		t.Errorf("the others have become %s", kind)
-	}
+	check.Equal(t, p.Providers["theirs"].Kind+p.Providers["aws"].Kind, "anthropicbedrock", "the others have become")
 	// The built-in model charges for no error, unless it is to stand for one that does.
 	for name, bills := range map[string]bool{"claude": false, "dear": true} {
-		if got := p.Providers[name].MayBillErrors(); got != bills {
-			t.Errorf("%s bills errors: %t", name, got)
-		}
+		check.Equal(t, p.Providers[name].MayBillErrors(), bills, "%s bills errors", name)
 	}
 	m := p.Models["m"]
 	made, err := provider.NewOpenAI(provider.OpenAIConfig{BaseURL: m.Provider.BaseURL, HTTPClient: http.DefaultClient})
-	if err != nil || m.Provider.Kind != "openai" {
-		t.Fatalf("%s: %v", m.Provider.Kind, err)
-	}
+	check.Must(t, err == nil && m.Provider.Kind == "openai", "%s: %v", m.Provider.Kind, err)
 	a, err := made.Call(t.Context(), provider.Request{
 		Model: m.ID, Messages: []openai.Message{{Role: "user", Content: "hi [[fail:nousage]]"}}, MaxOutputTokens: 5, MaxTokensField: m.MaxTokensField})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer a.Close()
 	if part, err := a.Next(); err != nil && err != io.EOF || part.FinishReason == "" {
 		t.Errorf("answered %+v, %v", part, err)

@@ -6,23 +6,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestKeptSecret(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "mit Leerzeichen", "日本")
 	first, err := keptSecret(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	file := filepath.Join(dir, "secret")
 	if err := os.Chmod(file, 0o644); err != nil { // as an older dev, or a copy, may have left it
 		t.Fatal(err)
 	}
 	again, err := keptSecret(dir)
-	if err != nil || again != first || again.keyPair() != first.keyPair() {
-		t.Errorf("%q has become %q: %v", first, again, err)
-	}
+	check.That(t, err == nil && again == first && again.keyPair() == first.keyPair(), "%q has become %q: %v", first, again, err)
 	for path, want := range map[string]fs.FileMode{dir: 0o700, file: 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
@@ -33,16 +31,10 @@ func TestKeptSecret(t *testing.T) {
 	}
 
 	none, err := keptSecret("")
-	if err != nil || none == first || none.keyPair() == first.keyPair() {
-		t.Errorf("without a folder: %q, %v", none, err)
-	}
-	if string(first.derive("a", 32)) == string(first.derive("b", 32)) || len(first.derive("a", 32)) != 32 {
-		t.Error("two uses share a secret")
-	}
+	check.That(t, err == nil && none != first && none.keyPair() != first.keyPair(), "without a folder: %q, %v", none, err)
+	check.That(t, string(first.derive("a", 32)) != string(first.derive("b", 32)) && len(first.derive("a", 32)) == 32, "two uses share a secret")
 
-	if err := os.WriteFile(file, []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, []byte("half"), 0o600))
 	if _, err := keptSecret(dir); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("half a secret: %v", err)
 	}

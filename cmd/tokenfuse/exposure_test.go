@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/exposure"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestExposure(t *testing.T) {
@@ -14,27 +15,20 @@ func TestExposure(t *testing.T) {
 	// 2,000 tokens in an hour.
 	file := writeFile(t, goodConfig+"pools: {all: {usd: 5, per: 1h}}\n")
 	got := command(t, "exposure", "--config", file)
-	if got.code != 0 || got.stderr != "" {
-		t.Fatalf("%+v", got)
-	}
+	check.Must(t, got.code == 0 && got.stderr == "", "%+v", got)
 	for _, want := range []string{
 		// Without a limit of its network a client is whatever it calls itself.
 		"One script can cost you $8.21 an hour today; with this configuration $5.00, and everybody together at most $5.00.\n",
 		"  one client  ", "  0.004  ", "Suggested alarm: threshold_usd: \"2\".",
 	} {
-		if !strings.Contains(got.stdout, want) {
-			t.Errorf("no %q in\n%s", want, got.stdout)
-		}
+		check.That(t, strings.Contains(got.stdout, want), "no %q in\n%s", want, got.stdout)
 	}
 
 	got = command(t, "exposure", "--config", file, "--json")
 	var report exposure.Report
-	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || got.code != 0 || got.stderr != "" {
-		t.Fatalf("%v, %+v", err, got)
-	}
-	if report.Everybody.String() != "5.00" || len(report.Lines) != 2*4+1 {
-		t.Errorf("%+v", report)
-	}
+	err := json.Unmarshal([]byte(got.stdout), &report)
+	check.Must(t, err == nil && got.code == 0 && got.stderr == "", "%v, %+v", err, got)
+	check.That(t, report.Everybody.String() == "5.00" && len(report.Lines) == 2*4+1, "%+v", report)
 }
 
 func TestExposureFails(t *testing.T) {
@@ -52,8 +46,6 @@ func TestExposureFails(t *testing.T) {
 		{"exposure tokenfuse.yaml", 2, "tokenfuse.yaml"},
 	} {
 		got := command(t, strings.Fields(test.args)...)
-		if got.code != test.code || got.stdout != "" || !strings.Contains(got.stderr, test.says) {
-			t.Errorf("%s: %+v", test.args, got)
-		}
+		check.That(t, got.code == test.code && got.stdout == "" && strings.Contains(got.stderr, test.says), "%s: %+v", test.args, got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/version"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // result is what a command said and its exit code.
@@ -27,9 +28,7 @@ func command(t *testing.T, args ...string) result {
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tokenfuse.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -58,9 +57,7 @@ func TestUsage(t *testing.T) {
 			if test.code == 0 {
 				said, silent = silent, said
 			}
-			if got.code != test.code || !strings.Contains(said, test.says) || silent != "" {
-				t.Errorf("%+v", got)
-			}
+			check.That(t, got.code == test.code && strings.Contains(said, test.says) && silent == "", "%+v", got)
 		})
 	}
 }
@@ -89,9 +86,8 @@ func TestErrorsAsJSON(t *testing.T) {
 	} {
 		got := command(t, strings.Fields(args)...)
 		var answer map[string]any
-		if err := json.Unmarshal([]byte(got.stdout), &answer); err != nil || got.code != 0 || got.stderr != "" || answer[member] == nil {
-			t.Errorf("%s: %v\n%.500s%s", args, err, got.stdout, got.stderr)
-		}
+		err := json.Unmarshal([]byte(got.stdout), &answer)
+		check.That(t, err == nil && got.code == 0 && got.stderr == "" && answer[member] != nil, "%s: %v\n%.500s%s", args, err, got.stdout, got.stderr)
 	}
 }
 
@@ -111,8 +107,6 @@ func TestOpenFuseAsks(t *testing.T) {
 		case c.For != nil:
 			got = c.For.String()
 		}
-		if got != want || !strings.Contains(out.String(), "For how long?") {
-			t.Errorf("%q: %s, want %s; asked %q", said, got, want, out.String())
-		}
+		check.That(t, got == want && strings.Contains(out.String(), "For how long?"), "%q: %s, want %s; asked %q", said, got, want, out.String())
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Prices as they are read from a configuration: what it leaves out costs as much
@@ -62,13 +63,9 @@ func TestComparePrices(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var theirs map[string]json.RawMessage
-			if err := json.Unmarshal([]byte(strings.NewReplacer(test.change...).Replace(test.theirs)), &theirs); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, json.Unmarshal([]byte(strings.NewReplacer(test.change...).Replace(test.theirs)), &theirs))
 			got := strings.Join(comparePrices(test.ours, theirs), " | ")
-			if !strings.HasPrefix(got, test.want) || (got == "") != (test.want == "") {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
+			check.That(t, strings.HasPrefix(got, test.want) && (got == "") == (test.want == ""), "got %q, want %q", got, test.want)
 		})
 	}
 }
@@ -77,9 +74,7 @@ func TestReportPrices(t *testing.T) {
 	t.Parallel()
 	theirs := func(id string) *published {
 		p := &published{ID: id}
-		if err := json.Unmarshal([]byte(flatJSON), &p.Prices); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, json.Unmarshal([]byte(flatJSON), &p.Prices))
 		return p
 	}
 	dear := flat
@@ -97,8 +92,6 @@ func TestReportPrices(t *testing.T) {
 		var w strings.Builder
 		same := reportPrices(&w, "f", models, found, test.meant)
 		want := "f: a: as published\nf: " + test.b + "\nf: c: m-2 is not published there: check it by hand\n"
-		if same != test.same || w.String() != want {
-			t.Errorf("got %t\n%s\nwant %t\n%s", same, &w, test.same, want)
-		}
+		check.That(t, same == test.same && w.String() == want, "got %t\n%s\nwant %t\n%s", same, &w, test.same, want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // TestOurPrices: on the day of the table, what we hand out has the prices that the
@@ -20,21 +21,16 @@ func TestOurPrices(t *testing.T) {
 		"prices.yaml":    {"claude-haiku-5-5"},
 	} {
 		models, err := pricedModels(filepath.Join("../..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		found, err := askPublished(t.Context(), ".", "2026-11-30", models)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		var w strings.Builder
 		if !reportPrices(&w, file, models, found, nil) {
 			t.Error(w.String())
 		}
 		for i, m := range models {
-			if known := found[i] != nil; known == slices.Contains(unpublished, m.Name) {
-				t.Errorf("%s is published: %t", m.Name, known)
-			}
+			known := found[i] != nil
+			check.That(t, known != slices.Contains(unpublished, m.Name), "%s is published: %t", m.Name, known)
 		}
 	}
 }
@@ -43,7 +39,7 @@ func TestOurPrices(t *testing.T) {
 func TestPricesOfADay(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "models.yaml")
-	if err := os.WriteFile(file, []byte(`
+	check.OK(t, os.WriteFile(file, []byte(`
 providers: {main: {kind: openai, base_url: "https://api.openai.com/v1"}, own: {kind: openai, base_url: "http://localhost:11434/v1"}}
 models:
   luna:
@@ -52,31 +48,22 @@ models:
     context: 1050000
     price_per_mtok: {input: "0.20", cached_input: "0.02", cache_write: "0.25", output: "1.20", long_context: {above: 271999, input: "0.40", cached_input: "0.04", cache_write: "0.50", output: "1.80"}}
   local: {provider: own, id: gpt-5.6-luna, max_tokens_field: max_tokens, context: 1000, price_per_mtok: {input: "0", output: "0"}}
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`), 0o600))
 	models, err := pricedModels(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for day, same := range map[string]bool{"2026-07-29": false, "2026-07-31": true} {
 		found, err := askPublished(t.Context(), ".", day, models)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		var w strings.Builder
-		if reportPrices(&w, "f", models, found, nil) != same || !strings.Contains(w.String(), "local: gpt-5.6-luna is not published there") {
-			t.Errorf("on %s:\n%s", day, &w)
-		}
+		check.That(t, reportPrices(&w, "f", models, found, nil) == same && strings.Contains(w.String(), "local: gpt-5.6-luna is not published there"),
+			"on %s:\n%s", day, &w)
 	}
 }
 
 func TestPricesFail(t *testing.T) {
 	t.Parallel()
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
-	if err := os.WriteFile(bad, []byte("providers: {main: {kind: bedrock}}\nmodels: {m: {provider: main, id: m, context: 1000}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(bad, []byte("providers: {main: {kind: bedrock}}\nmodels: {m: {provider: main, id: m, context: 1000}}\n"), 0o600))
 	if _, err := pricedModels(bad); err == nil || !strings.Contains(err.Error(), "price_per_mtok") {
 		t.Errorf("a model without a price: %v", err)
 	}
@@ -108,9 +95,8 @@ func TestPrices(t *testing.T) {
 		{[]string{}, 1, "", "tokenfuse.yaml: no such file"}, // of the folder that it runs in
 	} {
 		got := command(t, append([]string{"prices"}, test.args...)...)
-		if got.code != test.code || !strings.Contains(got.stdout, test.says) || !strings.Contains(got.stderr, test.errors) || (test.code == 0) != (got.stderr == "") {
-			t.Errorf("%v: %+v", test.args, got)
-		}
+		check.That(t, got.code == test.code && strings.Contains(got.stdout, test.says) && strings.Contains(got.stderr, test.errors) && (test.code == 0) == (got.stderr == ""),
+			"%v: %+v", test.args, got)
 	}
 }
 

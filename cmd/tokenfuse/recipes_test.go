@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Each recipe of docs/providers.md is right as it is printed, and nothing is noted of it
@@ -12,13 +14,9 @@ import (
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/providers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
-	if len(blocks) != 13 {
-		t.Fatalf("%d blocks", len(blocks))
-	}
+	check.Must(t, len(blocks) == 13, "%d blocks", len(blocks))
 	rest := blocks[0][1]
 	for _, block := range blocks[1:] {
 		got := command(t, "check", "--config", writeFile(t, block[1]+rest))

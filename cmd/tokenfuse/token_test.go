@@ -9,32 +9,25 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/local/issuer"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // claims reads a token's claims without checking it.
 func claims(t *testing.T, token string) map[string]any {
 	t.Helper()
 	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		t.Fatalf("no token: %q", token)
-	}
+	check.Must(t, len(parts) == 3, "no token: %q", token)
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var c map[string]any
-	if err := json.Unmarshal(payload, &c); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(payload, &c))
 	return c
 }
 
 func TestToken(t *testing.T) {
 	t.Parallel()
 	users, err := issuer.New(issuer.Options{URL: "http://issuer.invalid", Audience: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	routes := http.NewServeMux()
 	routes.Handle("/dev/token", users.Tokens())
 	dev := httptest.NewServer(routes)
@@ -56,14 +49,10 @@ func TestToken(t *testing.T) {
 			t.Parallel()
 			got := command(t, append([]string{"token", "--endpoint", dev.URL + "/"}, test.args...)...)
 			token, alone := strings.CutSuffix(got.stdout, "\n")
-			if got.code != 0 || got.stderr != "" || !alone || strings.ContainsAny(token, " \n") {
-				t.Fatalf("%+v", got)
-			}
+			check.Must(t, got.code == 0 && got.stderr == "" && alone && !strings.ContainsAny(token, " \n"), "%+v", got)
 			c := claims(t, token)
 			for claim, want := range test.want {
-				if c[claim] != want {
-					t.Errorf("%s is %v, want %v", claim, c[claim], want)
-				}
+				check.That(t, c[claim] == want, "%s is %v, want %v", claim, c[claim], want)
 			}
 		})
 	}
@@ -90,9 +79,7 @@ func TestToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := command(t, append([]string{"token"}, test.args...)...)
-			if got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, test.says) {
-				t.Errorf("%+v", got)
-			}
+			check.That(t, got.code == 1 && got.stdout == "" && strings.Contains(got.stderr, test.says), "%+v", got)
 		})
 	}
 }

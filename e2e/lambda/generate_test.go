@@ -167,9 +167,8 @@ func TestPaths(t *testing.T) {
 	g := newRig(t)
 	f := g.warm("generate")
 	for _, path := range []string{"/v1/models/", "//v1/models", "/v1//models/ask/"} {
-		if a := whole(t, f.Invoke(event(t, "stage_prefix", "GET", path, "", ""), timeout)); a.status != 200 || !strings.Contains(a.body, `"id":"ask"`) {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		a := whole(t, f.Invoke(event(t, "stage_prefix", "GET", path, "", ""), timeout))
+		check.That(t, a.status == 200 && strings.Contains(a.body, `"id":"ask"`), "%s: %d %s", path, a.status, a.body)
 	}
 	for _, path := range []string{"/models", "//chat/completions/", "/v1/embeddings"} {
 		a := whole(t, f.Invoke(event(t, "stage_prefix", "POST", path, "", "{}"), timeout))

@@ -111,23 +111,14 @@ func TestRefusals(t *testing.T) {
 				}
 				sent := g.sends.Load()
 				a, r := g.Admit(ctx, caller, g.call(caller, tt.feature, 0))
-				if a != nil || r == nil {
-					t.Fatal("admitted")
-				}
-				if r.Kind != tt.want.Kind || r.Limit.Name != tt.limit || tt.want.Wait != 0 && (r.Wait > tt.want.Wait || r.Wait < tt.want.Wait-20*time.Millisecond) ||
-					tt.want.Requested != 0 && (r.Requested != tt.want.Requested || r.Remaining != 0 || r.Affordable != 0) {
-					t.Errorf("%s %+v, want %s %+v of %q", r.Kind, r, tt.want.Kind, tt.want, tt.limit)
-				}
-				if blocked := r.Kind == Blocked; blocked != !r.Until.IsZero() || blocked && !r.Until.Equal(g.blockEnd()) {
-					t.Errorf("blocked until %s", r.Until)
-				}
+				check.Must(t, a == nil && r != nil, "admitted")
+				check.That(t, r.Kind == tt.want.Kind && r.Limit.Name == tt.limit && (tt.want.Wait == 0 || r.Wait <= tt.want.Wait && r.Wait >= tt.want.Wait-20*time.Millisecond) && (tt.want.Requested == 0 || r.Requested == tt.want.Requested && r.Remaining == 0 && r.Affordable == 0),
+					"%s %+v, want %s %+v of %q", r.Kind, r, tt.want.Kind, tt.want, tt.limit)
+				blocked := r.Kind == Blocked
+				check.That(t, blocked == !r.Until.IsZero() && (!blocked || r.Until.Equal(g.blockEnd())), "blocked until %s", r.Until)
 				byFuse := r.Kind == SwitchedOff || r.Kind == Blocked || r.Kind == ChallengeDue && tt.feature == "docqa"
-				if byFuse && known && g.sends.Load() != sent {
-					t.Error("something was taken, and the fuse was known to refuse")
-				}
-				if len(r.Left) == 0 && (r.Kind == OverLimit || r.Kind == TooManyOpen) {
-					t.Errorf("%d limits", len(r.Left))
-				}
+				check.That(t, !byFuse || !known || g.sends.Load() == sent, "something was taken, and the fuse was known to refuse")
+				check.That(t, len(r.Left) != 0 || r.Kind != OverLimit && r.Kind != TooManyOpen, "%d limits", len(r.Left))
 				g.down.Store(false)
 				after, stillOpen := g.standing(caller)
 				if byFuse && !known { // the attempt counts
@@ -136,9 +127,7 @@ func TestRefusals(t *testing.T) {
 						delete(left, "network_requests")
 					}
 				}
-				if !maps.Equal(before, after) || open != stillOpen {
-					t.Errorf("%d open and left %v, before %d and %v", stillOpen, after, open, before)
-				}
+				check.That(t, maps.Equal(before, after) && open == stillOpen, "%d open and left %v, before %d and %v", stillOpen, after, open, before)
 				// Less than what is refilled in a tenth of a second, as a draw may cost.
 				if got := g.committed("anonymous"); got > anonymous+1e-4 {
 					t.Errorf("the pool of visitors has %g out, before %g", got, anonymous)
@@ -188,13 +177,9 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	for _, k := range Kinds {
-		if !seen[k] {
-			t.Errorf("nothing here is refused as %q", k)
-		}
+		check.That(t, seen[k], "nothing here is refused as %q", k)
 	}
-	if len(Kinds) != len(seen) {
-		t.Errorf("%d kinds, %d were seen", len(Kinds), len(seen))
-	}
+	check.That(t, len(Kinds) == len(seen), "%d kinds, %d were seen", len(Kinds), len(seen))
 }
 
 // What refused a moment ago is asked again before anything is taken, and a call that it
@@ -228,9 +213,8 @@ func TestLongestDenial(t *testing.T) {
 	} {
 		denial := bucket.Denial{Limit: o.Limits[0].Limit, Requested: 1, RetryAfter: wait}
 		for _, denials := range [][]bucket.Denial{{denial, full}, {full, denial}} {
-			if r := Denied(o.Limits, denials...); r.Kind != want.Kind || r.Wait != want.Wait || r.Limit.Unit != policy.Requests {
-				t.Errorf("%s: %+v, want %+v", wait, r, want)
-			}
+			r := Denied(o.Limits, denials...)
+			check.That(t, r.Kind == want.Kind && r.Wait == want.Wait && r.Limit.Unit == policy.Requests, "%s: %+v, want %+v", wait, r, want)
 		}
 	}
 }
@@ -248,9 +232,7 @@ func TestAffordable(t *testing.T) {
 			ann := g.user("ann")
 			use(g, g.mustAdmit(ann, "long", 0))
 			_, r := g.admit(ann, "long", 0)
-			if r == nil || r.Kind != OverLimit || r.Limit.Name != limit || r.Affordable < 1 {
-				t.Fatalf("%+v", r)
-			}
+			check.Must(t, r != nil && r.Kind == OverLimit && r.Limit.Name == limit && r.Affordable >= 1, "%+v", r)
 			if _, again := g.admit(ann, "long", r.Affordable+1); again == nil || again.Affordable != r.Affordable {
 				t.Errorf("%d tokens would fit, and so do more: %+v", r.Affordable, again)
 			}
@@ -268,11 +250,9 @@ func TestFallbackReservesTheDearer(t *testing.T) {
 	// "You answer questions." and "What is a token bucket?" have 21 and 23 bytes;
 	// exactly they are 4 and 6 tokens.
 	const bytes = 21 + 23
-	if framing := c.Input - bytes; framing < 3 || framing > 64 {
-		t.Errorf("%d tokens are counted: the fallback counts at least %d bytes", c.Input, bytes)
-	}
+	framing := c.Input - bytes
+	check.That(t, framing >= 3 && framing <= 64, "%d tokens are counted: the fallback counts at least %d bytes", c.Input, bytes)
 	small, big := c.Offer.Candidates[0].Model.Prices, c.Offer.Candidates[1].Model.Prices
-	if c.Worst.Tokens != c.Input+100 || c.Worst.Money != big.WorstCase(c.Input, 100) || c.Worst.Money <= small.WorstCase(c.Input, 100) {
-		t.Errorf("worst case of %d input tokens: %+v", c.Input, c.Worst)
-	}
+	check.That(t, c.Worst.Tokens == c.Input+100 && c.Worst.Money == big.WorstCase(c.Input, 100) && c.Worst.Money > small.WorstCase(c.Input, 100),
+		"worst case of %d input tokens: %+v", c.Input, c.Worst)
 }

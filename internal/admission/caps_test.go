@@ -12,6 +12,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // The cut is never above either bound, and takes no more than it must.
@@ -39,9 +40,7 @@ func TestCutProperties(t *testing.T) {
 			t.Run(feature+"/"+tokenizer, func(t *testing.T) {
 				o := *offerOf(t, p, feature, policy.Anonymous, limits.Network)
 				tk, err := tokens.New(tokenizer)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				o.Candidates, o.baseInput = []Candidate{{p.Features[feature].Model, tk}}, 0
 				o.setBaseInput()
 				base := o.baseInput
@@ -86,15 +85,9 @@ func checkCut(t *rapid.T, o *Offer, before []openai.Message) {
 	for _, m := range before {
 		all += int64(utf8.RuneCountInString(m.Content))
 	}
-	if c.Input != input || input > o.tier.MaxInputTokens {
-		t.Fatalf("%d tokens, counted as %d, of at most %d", input, c.Input, o.tier.MaxInputTokens)
-	}
-	if o.tier.MaxInputChars > 0 && chars > o.tier.MaxInputChars {
-		t.Fatalf("%d characters of at most %d", chars, o.tier.MaxInputChars)
-	}
-	if int64(c.Dropped) != all-chars {
-		t.Fatalf("dropped %d, says %d", all-chars, c.Dropped)
-	}
+	check.Must(t, c.Input == input && input <= o.tier.MaxInputTokens, "%d tokens, counted as %d, of at most %d", input, c.Input, o.tier.MaxInputTokens)
+	check.Must(t, o.tier.MaxInputChars <= 0 || chars <= o.tier.MaxInputChars, "%d characters of at most %d", chars, o.tier.MaxInputChars)
+	check.Must(t, int64(c.Dropped) == all-chars, "dropped %d, says %d", all-chars, c.Dropped)
 	if most := o.tier.MaxMessages; int64(len(kept)) > most {
 		t.Fatalf("kept %d messages of at most %d", len(kept), most)
 	} else if oldest := before[len(before)-len(kept)]; int64(len(kept)) == most && kept[0] == oldest {
@@ -102,9 +95,8 @@ func checkCut(t *rapid.T, o *Offer, before []openai.Message) {
 	}
 	// The newest are whole; the oldest that is kept is a beginning.
 	from := before[len(before)-len(kept):]
-	if !slices.Equal(kept[1:], from[1:]) || !strings.HasPrefix(from[0].Content, kept[0].Content) || !utf8.ValidString(kept[0].Content) {
-		t.Fatalf("kept %.200q of %.200q", kept, before)
-	}
+	check.Must(t, slices.Equal(kept[1:], from[1:]) && strings.HasPrefix(from[0].Content, kept[0].Content) && utf8.ValidString(kept[0].Content),
+		"kept %.200q of %.200q", kept, before)
 	if c.Dropped == 0 {
 		return
 	}
@@ -112,7 +104,6 @@ func checkCut(t *rapid.T, o *Offer, before []openai.Message) {
 	// by tokens may leave some, at most what one character and the marks on it
 	// count, and a message of which nothing would remain is left out.
 	free := o.tier.MaxInputTokens - input - int64(tk.PerMessage())
-	if chars != o.tier.MaxInputChars && free > slack {
-		t.Fatalf("kept %d tokens and %d characters of at most %d and %d", input, chars, o.tier.MaxInputTokens, o.tier.MaxInputChars)
-	}
+	check.Must(t, chars == o.tier.MaxInputChars || free <= slack,
+		"kept %d tokens and %d characters of at most %d and %d", input, chars, o.tier.MaxInputTokens, o.tier.MaxInputChars)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 var noteFeatures = map[string]*policy.Feature{"docqa": {}, "cv": {}, "a-name-of-32-characters-or-so-xxx": {}}
@@ -23,13 +24,9 @@ func TestNote(t *testing.T) {
 			{name, 1 << 40, 1 << 62},
 		} {
 			b := n.encode()
-			if len(b) > bucket.MaxNote {
-				t.Errorf("%+v takes %d bytes", n, len(b))
-			}
+			check.That(t, len(b) <= bucket.MaxNote, "%+v takes %d bytes", n, len(b))
 			got, err := decodeNote(b, noteFeatures)
-			if err != nil || got != n {
-				t.Errorf("%+v came back as %+v, %v", n, got, err)
-			}
+			check.That(t, err == nil && got == n, "%+v came back as %+v, %v", n, got, err)
 		}
 	}
 	// A hold whose note cannot be read would never be swept.
@@ -40,9 +37,7 @@ func TestNote(t *testing.T) {
 	}
 	gone := note{"dropped", 7, 8}
 	got, err := decodeNote(gone.encode(), noteFeatures)
-	if err != nil || got != (note{"", 7, 8}) {
-		t.Errorf("of a feature that is no longer offered: %+v, %v", got, err)
-	}
+	check.That(t, err == nil && got == (note{"", 7, 8}), "of a feature that is no longer offered: %+v, %v", got, err)
 }
 
 func TestMalformedNote(t *testing.T) {
@@ -82,17 +77,11 @@ func FuzzDecodeNote(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n, err := decodeNote(b, noteFeatures)
 		if err != nil {
-			if n != (note{}) {
-				t.Errorf("a refused note gives %+v", n)
-			}
+			check.Equal(t, n, (note{}), "a refused note gives")
 			return
 		}
-		if n.input < 0 || n.input > 1<<40 || n.cost < 0 || n.cost > 1<<62 {
-			t.Fatalf("absurd %+v", n)
-		}
+		check.Must(t, n.input >= 0 && n.input <= 1<<40 && n.cost >= 0 && n.cost <= 1<<62, "absurd %+v", n)
 		again, err := decodeNote(n.encode(), noteFeatures)
-		if err != nil || again != n && n.feature != "" {
-			t.Errorf("%+v came back as %+v, %v", n, again, err)
-		}
+		check.That(t, err == nil && (again == n || n.feature == ""), "%+v came back as %+v, %v", n, again, err)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Every way in which a call can end, and what each of those who keep count then
@@ -76,34 +77,23 @@ func TestReckon(t *testing.T) {
 			got := reckon(tally, prices, maxOutput)
 			for _, rule := range quotas {
 				if (rule.ending == any || rule.ending == e) && is(rule.finished, finished) && is(rule.text, text) && is(rule.delivered, delivered) {
-					if got.Caller.Results != rule.want {
-						t.Errorf("%s: %d of the quota, want %d", name, got.Caller.Results, rule.want)
-					}
+					check.Equal(t, got.Caller.Results, rule.want, "%s: of the quota", name)
 					break
 				}
 			}
 			for _, rule := range tokens {
 				if (rule.ending == any || rule.ending == e) && is(rule.usage, known) && is(rule.finished, finished) && is(rule.text, text) {
-					if got.Caller.Tokens != rule.caller.tokens {
-						t.Errorf("%s: the caller pays %d tokens, want %d", name, got.Caller.Tokens, rule.caller.tokens)
-					}
-					if c := (charge{got.Usage.Total(), got.Cost}); c != rule.ledger {
-						t.Errorf("%s: the ledger has %+v, want %+v", name, c, rule.ledger)
-					}
-					if got.Caller.Money != got.Cost {
-						t.Errorf("%s: the caller pays %d, the ledger has %d", name, got.Caller.Money, got.Cost)
-					}
-					if want := !known && e != Unbilled; got.Estimated != want {
-						t.Errorf("%s: estimated %t, want %t", name, got.Estimated, want)
-					}
+					check.Equal(t, got.Caller.Tokens, rule.caller.tokens, "%s: the caller pays … tokens", name)
+					check.Equal(t, (charge{got.Usage.Total(), got.Cost}), rule.ledger, "%s: the ledger has", name)
+					check.That(t, got.Caller.Money == got.Cost, "%s: the caller pays %d, the ledger has %d", name, got.Caller.Money, got.Cost)
+					want := !known && e != Unbilled
+					check.That(t, got.Estimated == want, "%s: estimated %t, want %t", name, got.Estimated, want)
 					break
 				}
 			}
 		}
 	}
-	if combinations != 48 {
-		t.Errorf("%d combinations", combinations)
-	}
+	check.Equal(t, combinations, 48, "combinations")
 
 	for _, tt := range []struct {
 		name      string
@@ -142,9 +132,8 @@ func TestReckon(t *testing.T) {
 			for _, overran := range []bool{false, true} {
 				got := reckon(Tally{Ending: e, Overran: overran, Finished: overran, Text: true, Input: 100, Output: n, Made: n, Usage: &price.Usage{Input: n, Output: n}},
 					price.Table{Rates: price.Rates{Input: 1e10, CachedInput: 1e10, CacheWrite: 1e10, Output: 1e10}}, maxOutput)
-				if got.Caller.Tokens < n || got.Caller.Money < price.Pico(n) || got.Cost < price.Pico(n) || got.Usage.Total() < n {
-					t.Errorf("ending %d, %d tokens: %+v", e, n, got)
-				}
+				check.That(t, got.Caller.Tokens >= n && got.Caller.Money >= price.Pico(n) && got.Cost >= price.Pico(n) && got.Usage.Total() >= n,
+					"ending %d, %d tokens: %+v", e, n, got)
 			}
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
@@ -52,9 +53,7 @@ fingerprint: {secret: {env: TEST_SECRET}}
 func testPolicy(t testing.TB, edit ...string) *policy.Policy {
 	t.Helper()
 	p, err := policy.Parse([]byte(strings.NewReplacer(edit...).Replace(testYAML)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return p
 }
 
@@ -62,9 +61,7 @@ func testPolicy(t testing.TB, edit ...string) *policy.Policy {
 func offerOf(t testing.TB, p *policy.Policy, feature, tier string, k limits.Kind) *Offer {
 	t.Helper()
 	o, err := newOffer(p.Features[feature], p.Tiers[tier], k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return o
 }
 
@@ -88,9 +85,7 @@ func newRig(t *testing.T, edit ...string) *rig {
 	g.db, g.table = db, table
 	buckets, err := bucket.New(flaky{db, g}, bucket.Options{Table: table, LongestPeriod: p.LongestPeriod() + time.Minute, Now: g.now,
 		AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	pools := map[string]*bucket.Pool{}
 	for name, pool := range p.Pools {
 		if pools[name], err = buckets.NewPool("pool#"+name, int64(pool.Ceiling), pool.Period, bucket.PoolOptions{Margin: time.Microsecond}); err != nil {
@@ -99,17 +94,13 @@ func newRig(t *testing.T, edit ...string) *rig {
 	}
 	spendDB, spend := enginetest.SpendTable(t)
 	events, err := ledger.New(spendDB, ledger.Options{Table: spend, Now: g.now, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	g.Controller, err = New(Config{
 		Policy: p, Buckets: buckets, Pools: pools, Fuse: fuse.NewReader(db, table, g.now), Ledger: events, Challenges: true,
 		AskTime: time.Minute, TakeBackTime: time.Minute, Now: g.now,
 		Log: func(context.Context) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return g
 }
 
@@ -195,9 +186,7 @@ func (g *rig) standing(caller Caller) (left map[string]int64, open int) {
 		left[l.Name] = l.Remaining
 	}
 	state, err := g.Buckets.Peek(g.t.Context(), caller.Key())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return left, state.InFlight
 }
 
@@ -205,9 +194,7 @@ func (g *rig) standing(caller Caller) (left map[string]int64, open int) {
 func (g *rig) committed(pool string) float64 {
 	g.t.Helper()
 	share, err := g.Pools[pool].Refresh(g.t.Context())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return share
 }
 
@@ -226,14 +213,10 @@ func (g *rig) blockEnd() time.Time { return g.now().Truncate(time.Hour).Add(3 * 
 
 func (g *rig) block(key string) {
 	g.t.Helper()
-	if err := fuse.NewWriter(g.db, g.table, g.now).Block(g.t.Context(), key, fuse.Block{Until: g.blockEnd(), SetBy: "test"}); err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, fuse.NewWriter(g.db, g.table, g.now).Block(g.t.Context(), key, fuse.Block{Until: g.blockEnd(), SetBy: "test"}))
 }
 
 func (g *rig) setFuse(s fuse.State, until time.Time) {
 	g.t.Helper()
-	if err := fuse.NewWriter(g.db, g.table, g.now).Set(g.t.Context(), fuse.Setting{State: s, Until: until, SetBy: "test"}); err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, fuse.NewWriter(g.db, g.table, g.now).Set(g.t.Context(), fuse.Setting{State: s, Until: until, SetBy: "test"}))
 }

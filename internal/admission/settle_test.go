@@ -10,6 +10,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // An admission is settled once, to the first tally, whoever comes how often.
@@ -22,38 +23,28 @@ func TestSettledOnce(t *testing.T) {
 		t.Errorf("%d calls open", open)
 	}
 	want := a.Settle(t.Context(), answered(a, 40))
-	if !want.Settled || want.Estimated || want.Caller != (Amount{Tokens: a.Call.Input + 40, Money: want.Cost, Results: 1}) ||
-		want.Cost != a.Call.Offer.Candidates[0].Model.Prices.Cost(price.Usage{Input: a.Call.Input, Output: 40}) {
-		t.Errorf("%+v", want)
-	}
+	check.That(t, want.Settled && !want.Estimated && want.Caller == (Amount{Tokens: a.Call.Input + 40, Money: want.Cost, Results: 1}) && want.Cost == a.Call.Offer.Candidates[0].Model.Prices.Cost(price.Usage{Input: a.Call.Input, Output: 40}),
+		"%+v", want)
 	before, open := g.standing(ann)
-	if open != 0 || before["tokens"] != 50_000-a.Call.Input-40 || before["cv"] != 0 || before["requests"] != 1 {
-		t.Errorf("%d open, left %v", open, before)
-	}
+	check.That(t, open == 0 && before["tokens"] == 50_000-a.Call.Input-40 && before["cv"] == 0 && before["requests"] == 1, "%d open, left %v", open, before)
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			if got := a.Settle(t.Context(), Tally{Model: a.Call.Offer.Candidates[0].Model, Ending: Unbilled}); got != want {
-				t.Errorf("settled again to %+v", got)
-			}
+			check.Equal(t, a.Settle(t.Context(), Tally{Model: a.Call.Offer.Candidates[0].Model, Ending: Unbilled}), want, "settled again to")
 		})
 	}
 	all.Wait()
 	if after, _ := g.standing(ann); !maps.Equal(after, before) {
 		t.Errorf("left %v, before %v", after, before)
 	}
-	if got := g.spent(); got != (ledger.Amount{Calls: 1, Cost: want.Cost}) {
-		t.Errorf("the ledger has %+v", got)
-	}
+	check.Equal(t, g.spent(), (ledger.Amount{Calls: 1, Cost: want.Cost}), "the ledger has")
 }
 
 // spent is what the ledger has.
 func (g *rig) spent() ledger.Amount {
 	g.t.Helper()
 	sum, err := g.Ledger.Sum(g.t.Context(), g.now().Add(-time.Hour), g.now().Add(time.Hour))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return sum.Total
 }
 
@@ -64,9 +55,8 @@ func TestSettleWithoutAStore(t *testing.T) {
 	ann := g.user("ann")
 	a := g.mustAdmit(ann, "long", 100)
 	g.down.Store(true)
-	if b := a.Settle(t.Context(), answered(a, 40)); b.Settled || b.Caller.Tokens != a.Call.Input+40 {
-		t.Errorf("%+v", b)
-	}
+	b := a.Settle(t.Context(), answered(a, 40))
+	check.That(t, !b.Settled && b.Caller.Tokens == a.Call.Input+40, "%+v", b)
 	g.down.Store(false)
 	if _, open := g.standing(ann); open != 1 {
 		t.Errorf("%d calls open", open)
@@ -79,17 +69,12 @@ func TestAbandoned(t *testing.T) {
 	g := newRig(t)
 	a := g.mustAdmit(g.user("ann"), "cv", 100)
 	state, err := g.Buckets.Peek(t.Context(), "user#ann")
-	if err != nil || len(state.Holds) != 1 {
-		t.Fatalf("%+v, %v", state, err)
-	}
+	check.Must(t, err == nil && len(state.Holds) == 1, "%+v, %v", state, err)
 	h := state.Holds[0]
-	if end := h.Expiry.Sub(g.now()); end > time.Minute+SettleMargin+bucket.HoldGrace || end < 50*time.Second {
-		t.Errorf("the hold lasts %s", end)
-	}
+	end := h.Expiry.Sub(g.now())
+	check.That(t, end <= time.Minute+SettleMargin+bucket.HoldGrace && end >= 50*time.Second, "the hold lasts %s", end)
 	for range 2 { // it may be told twice
-		if err := g.Abandoned(t.Context(), bucket.Abandoned{Key: "user#ann", ID: h.ID, Start: h.Start, Expiry: h.Expiry, Note: h.Note}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, g.Abandoned(t.Context(), bucket.Abandoned{Key: "user#ann", ID: h.ID, Start: h.Start, Expiry: h.Expiry, Note: h.Note}))
 	}
 	if got, worst := g.spent(), a.Call.Worst.Money; got != (ledger.Amount{Calls: 1, Cost: worst, Abandoned: 1, AbandonedCost: worst, Estimated: 1}) {
 		t.Errorf("the ledger has %+v, the worst case was %s", got, worst)
@@ -118,26 +103,18 @@ func TestMeter(t *testing.T) {
 			shown += len(p.Content) / 2
 		}
 		m.Count()
-		if m.Overran != tt.overran || m.Finished != tt.overran || !m.Text || m.Made != int64(tt.words) {
-			t.Errorf("%d tokens: %+v", tt.words, m.Tally)
-		}
-		if want := int64(tt.words); !tt.overran && m.Output != want {
-			t.Errorf("%d tokens: the caller is held to %d", tt.words, m.Output)
-		}
+		check.That(t, m.Overran == tt.overran && m.Finished == tt.overran && m.Text && m.Made == int64(tt.words), "%d tokens: %+v", tt.words, m.Tally)
+		want := int64(tt.words)
+		check.That(t, tt.overran || m.Output == want, "%d tokens: the caller is held to %d", tt.words, m.Output)
 		// What was shown before it was certain stays.
-		if tt.overran && (shown != tt.words-1 || m.Output != int64(shown) || m.FinishReason != "length") {
-			t.Errorf("%d tokens: %d shown, held to %d, %q", tt.words, shown, m.Output, m.FinishReason)
-		}
+		check.That(t, !tt.overran || shown == tt.words-1 && m.Output == int64(shown) && m.FinishReason == "length",
+			"%d tokens: %d shown, held to %d, %q", tt.words, shown, m.Output, m.FinishReason)
 	}
 
 	m := a.Meter(t.Context(), candidate)
 	one := provider.Part{Content: " a", FinishReason: "stop", Usage: &price.Usage{Input: 999_999, Output: 2}}
 	m.Take(&one)
-	if m.Usage != nil || !m.Finished {
-		t.Errorf("a report above the model's context is believed: %+v", m.Tally)
-	}
+	check.That(t, m.Usage == nil && m.Finished, "a report above the model's context is believed: %+v", m.Tally)
 	m.Take(&provider.Part{Usage: &price.Usage{Input: 999_999, Output: 1}})
-	if m.Usage == nil {
-		t.Error("a report of all that the context holds is not believed")
-	}
+	check.That(t, m.Usage != nil, "a report of all that the context holds is not believed")
 }

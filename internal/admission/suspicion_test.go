@@ -6,6 +6,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Each sign of a script halves the share of its limits that a client has without a
@@ -79,9 +80,7 @@ func TestStanding(t *testing.T) {
 			}
 			g.advance(4e9) // what is known of the fuse is old
 			s, refusal := g.Standing(t.Context(), caller)
-			if refusal != nil || s.Fuse != tt.state || s.ChallengeDue != tt.due || len(s.Limits) < 2 {
-				t.Errorf("%+v, %+v", s, refusal)
-			}
+			check.That(t, refusal == nil && s.Fuse == tt.state && s.ChallengeDue == tt.due && len(s.Limits) >= 2, "%+v, %+v", s, refusal)
 			if _, r := g.admit(caller, "open", 10); (r != nil && r.Kind == ChallengeDue) != tt.due {
 				t.Errorf("and the next call: %+v", r)
 			}

@@ -29,6 +29,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const (
@@ -137,9 +138,7 @@ func (i *issuer) verifier(t testing.TB) *auth.Verifier {
 		Issuer: issuerURL, Audience: audience, JWKSURL: i.URL, PlanClaim: plan,
 		HTTPClient: i.Client(), Now: i.clock,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return v
 }
 
@@ -171,14 +170,10 @@ func payload(change map[string]any) string {
 func wrong(t *testing.T, err, kind error, token string) {
 	t.Helper()
 	for _, other := range []error{auth.ErrInvalid, auth.ErrExpired, auth.ErrUnavailable} {
-		if errors.Is(err, other) != (other == kind) {
-			t.Fatalf("got error %v, want %v", err, kind)
-		}
+		check.Must(t, errors.Is(err, other) == (other == kind), "got error %v, want %v", err, kind)
 	}
 	for part := range strings.SplitSeq(token, ".") {
-		if len(part) > 8 && strings.Contains(err.Error(), part) {
-			t.Errorf("the error repeats the token: %v", err)
-		}
+		check.That(t, len(part) <= 8 || !strings.Contains(err.Error(), part), "the error repeats the token: %v", err)
 	}
 }
 
@@ -218,9 +213,7 @@ func TestVerifyAlgorithms(t *testing.T) {
 			wrong(t, err, auth.ErrInvalid, token)
 		})
 	}
-	if n := iss.count(); n != 1 {
-		t.Errorf("the keys were fetched %d times", n)
-	}
+	check.Equal(t, iss.count(), 1, "the keys were fetched … times")
 }
 
 func TestVerifyUser(t *testing.T) {
@@ -267,9 +260,7 @@ func TestVerifyUser(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := v.Verify(t.Context(), sign(jwt.SigningMethodEdDSA, k.ed, header("EdDSA", "ed"), payload(tt.change)))
-			if err != nil || !cmp.Equal(got, tt.want) {
-				t.Errorf("got %+v, %v; want %+v", got, err, tt.want)
-			}
+			check.That(t, err == nil && cmp.Equal(got, tt.want), "got %+v, %v; want %+v", got, err, tt.want)
 		})
 	}
 
@@ -370,9 +361,7 @@ func TestPlanPaths(t *testing.T) {
 		v := verifierOf(t, func(c *auth.Config) { c.PlanClaim = tt.path })
 		claims := strings.TrimSuffix(payload(nil), "}") + "," + tt.claims[1:]
 		user, err := v.Verify(t.Context(), sign(jwt.SigningMethodEdDSA, keys().ed, header("EdDSA", "ed"), claims))
-		if err != nil || !cmp.Equal(user.Plans, tt.want) {
-			t.Errorf("%s of %s: %q, %v, want %q", tt.path, tt.claims, user.Plans, err, tt.want)
-		}
+		check.That(t, err == nil && cmp.Equal(user.Plans, tt.want), "%s of %s: %q, %v, want %q", tt.path, tt.claims, user.Plans, err, tt.want)
 	}
 	// What could be read in two ways is not read.
 	v := verifierOf(t, func(c *auth.Config) { c.PlanClaim = "a.b" })
@@ -388,9 +377,7 @@ func TestAssumeEmailVerified(t *testing.T) {
 	v := verifierOf(t, func(c *auth.Config) { c.AssumeEmailVerified = true })
 	for flag, want := range map[any]string{nil: "a@b.c", true: "a@b.c", "true": "a@b.c", false: "", "false": "", "": "", 1: "", "yes": ""} {
 		user, err := v.Verify(t.Context(), sign(jwt.SigningMethodEdDSA, keys().ed, header("EdDSA", "ed"), payload(map[string]any{"email": "a@b.c", "email_verified": flag})))
-		if err != nil || user.Email != want {
-			t.Errorf("%v: %q, %v, want %q", flag, user.Email, err, want)
-		}
+		check.That(t, err == nil && user.Email == want, "%v: %q, %v, want %q", flag, user.Email, err, want)
 	}
 }
 
@@ -400,14 +387,10 @@ func TestReasonsHelp(t *testing.T) {
 	source := string(must(os.ReadFile("reason.go")))
 	reasons := regexp.MustCompile(`(?m)^\t\w+ +Reason += "(.*?)"`).FindAllStringSubmatch(source, -1)
 	docs := string(must(os.ReadFile("../../docs/sign-in.md")))
-	if len(reasons) < 20 {
-		t.Fatalf("only %d reasons were found", len(reasons))
-	}
+	check.Must(t, len(reasons) >= 20, "only %d reasons were found", len(reasons))
 	for _, r := range reasons {
 		help := auth.Reason(r[1]).Help()
-		if help == "" || !strings.Contains(docs, "| `"+r[1]+"` | "+help+" |") {
-			t.Errorf("%s: %q is not in docs/sign-in.md", r[1], help)
-		}
+		check.That(t, help != "" && strings.Contains(docs, "| `"+r[1]+"` | "+help+" |"), "%s: %q is not in docs/sign-in.md", r[1], help)
 	}
 }
 
@@ -509,9 +492,7 @@ func TestVerifyRefusesToken(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				_, err := v.Verify(t.Context(), token)
 				wrong(t, err, auth.ErrInvalid, token)
-				if got := auth.ReasonOf(err); got != reason {
-					t.Errorf("reason %q, want %q", got, reason)
-				}
+				check.Equal(t, auth.ReasonOf(err), reason, "reason")
 			})
 		}
 	}
@@ -569,12 +550,8 @@ func TestNew(t *testing.T) {
 			cfg := good
 			tt.change(&cfg)
 			_, err := auth.New(t.Context(), cfg)
-			if (err == nil) != tt.ok {
-				t.Errorf("got %v", err)
-			}
-			if err != nil && strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("the error repeats the URL: %v", err)
-			}
+			check.That(t, (err == nil) == tt.ok, "got %v", err)
+			check.That(t, err == nil || !strings.Contains(err.Error(), "hunter2"), "the error repeats the URL: %v", err)
 		})
 	}
 }
@@ -592,9 +569,7 @@ func FuzzVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token string) {
 		_, err := v.Verify(context.Background(), token)
 		if token == good {
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			return
 		}
 		wrong(t, err, auth.ErrInvalid, token)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestBearer(t *testing.T) {
@@ -33,9 +34,7 @@ func TestBearer(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			token, anonymous, err := auth.Bearer(tt.header)
-			if token != tt.token || anonymous != tt.anonymous || (err == nil) != tt.ok {
-				t.Errorf("got %q, %v, %v", token, anonymous, err)
-			}
+			check.That(t, token == tt.token && anonymous == tt.anonymous && (err == nil) == tt.ok, "got %q, %v, %v", token, anonymous, err)
 		})
 	}
 }
@@ -54,9 +53,8 @@ func TestBearerRefuses(t *testing.T) {
 	} {
 		for _, header := range headers {
 			token, anonymous, err := auth.Bearer(header)
-			if token != "" || anonymous || auth.ReasonOf(err) != reason || !errors.Is(err, auth.ErrInvalid) {
-				t.Errorf("%q: %q, %v, %v, want %q", header, token, anonymous, err, reason)
-			}
+			check.That(t, token == "" && !anonymous && auth.ReasonOf(err) == reason && errors.Is(err, auth.ErrInvalid),
+				"%q: %q, %v, %v, want %q", header, token, anonymous, err, reason)
 		}
 	}
 }
@@ -69,9 +67,7 @@ func FuzzBearer(f *testing.F) {
 		token, anonymous, err := auth.Bearer([]string{header})
 		switch {
 		case err != nil:
-			if token != "" || anonymous || !errors.Is(err, auth.ErrInvalid) {
-				t.Fatalf("got %q, %v, %v", token, anonymous, err)
-			}
+			check.Must(t, token == "" && !anonymous && errors.Is(err, auth.ErrInvalid), "got %q, %v, %v", token, anonymous, err)
 		case anonymous == (token != ""):
 			t.Fatalf("neither or both: %q, %v", token, anonymous)
 		case !strings.Contains(header, token) || strings.ContainsAny(token, " ,\t\r\n"):

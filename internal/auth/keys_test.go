@@ -21,6 +21,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // edToken is a good token signed with the Ed25519 key under some name.
@@ -46,9 +47,8 @@ func refused(t *testing.T, v *auth.Verifier, kid string, kind error) {
 
 func fetched(t *testing.T, iss *issuer, want int) {
 	t.Helper()
-	if n := iss.count(); n != want {
-		t.Fatalf("the keys were fetched %d times, want %d", n, want)
-	}
+	n := iss.count()
+	check.Must(t, n == want, "the keys were fetched %d times, want %d", n, want)
 }
 
 func TestNoFetchBeforeTheFirstToken(t *testing.T) {
@@ -313,9 +313,7 @@ func TestHangingIssuer(t *testing.T) {
 	go func() { <-asked; cancel() }()
 	_, err := v.Verify(ctx, edToken("a"))
 	wrong(t, err, auth.ErrUnavailable, edToken("a"))
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	check.That(t, errors.Is(err, context.Canceled), "got %v", err)
 	close(release)
 	accepted(t, v, "a")
 	fetched(t, iss, 1)
@@ -340,13 +338,9 @@ func TestFetchIsBoundedInTime(t *testing.T) {
 		Issuer: issuerURL, Audience: audience, JWKSURL: "https://issuer.example/jwks",
 		HTTPClient: client, Now: func() time.Time { return start },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	accepted(t, v, "a")
-	if left <= 0 || left > 3*time.Second {
-		t.Errorf("a fetch may take %v", left)
-	}
+	check.That(t, left > 0 && left <= 3*time.Second, "a fetch may take %v", left)
 }
 
 func TestConcurrentVerify(t *testing.T) {
@@ -362,9 +356,7 @@ func TestConcurrentVerify(t *testing.T) {
 			wg.Go(func() { _, errs[i] = v.Verify(t.Context(), token) })
 		}
 		wg.Wait()
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(errs...))
 	}
 	all("a") // on a cold start
 	fetched(t, iss, 1)
@@ -374,7 +366,6 @@ func TestConcurrentVerify(t *testing.T) {
 	iss.advance(10 * time.Minute)
 	all("a") // all meet the refresh together
 	accepted(t, v, "b")
-	if n := iss.count(); n > 3 {
-		t.Errorf("%d fetches", n)
-	}
+	n := iss.count()
+	check.That(t, n <= 3, "%d fetches", n)
 }

@@ -3,6 +3,8 @@ package clock
 import (
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestSince(t *testing.T) {
@@ -19,8 +21,6 @@ func TestSince(t *testing.T) {
 		"nothing has passed":    {then, then, 0},
 		"a clock without a day": {time.Unix(7, 0), time.Unix(5, 0), 2 * time.Second},
 	} {
-		if got := Since(test.now, test.then); got != test.want {
-			t.Errorf("%s: %s, want %s", name, got, test.want)
-		}
+		check.Equal(t, Since(test.now, test.then), test.want, "%s", name)
 	}
 }

@@ -128,9 +128,7 @@ func TestOrder(t *testing.T) {
 		for _, l := range r.Lines {
 			if l.Backend != "" {
 				visitors++
-				if l.Who != Backend || l.With > Amount(p.Pools["own"].Ceiling) || l.With > r.OneScript {
-					t.Fatalf("visitors of a backend: %+v", l)
-				}
+				check.Must(t, l.Who == Backend && l.With <= Amount(p.Pools["own"].Ceiling) && l.With <= r.OneScript, "visitors of a backend: %+v", l)
 			}
 			amounts[fmt.Sprint(l.Who, " ", l.Tier, " ", l.Feature)] = l.With
 			check.Must(t, l.With <= l.Without && l.With <= l.Limits, "the bundle makes it worse: %+v", l)
@@ -144,9 +142,7 @@ func TestOrder(t *testing.T) {
 				}
 			}
 		}
-		if visitors != len(p.Backends) {
-			t.Fatalf("%d lines of backends", visitors)
-		}
+		check.Must(t, visitors == len(p.Backends), "%d lines of backends", visitors)
 		for _, feature := range []string{"", "a", "b"} {
 			last := Amount(0)
 			for _, who := range []Who{Client, Network, ManyNetworks, AllAnonymous} {

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -24,17 +25,13 @@ func (g *rig) until(seconds int64) Block {
 
 func (g *rig) block(key string, seconds int64) {
 	g.t.Helper()
-	if err := g.writer().Block(context.Background(), key, g.until(seconds)); err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, g.writer().Block(context.Background(), key, g.until(seconds)))
 }
 
 func (g *rig) unblock(key string) (was bool) {
 	g.t.Helper()
 	was, err := g.writer().Unblock(context.Background(), key)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return was
 }
 
@@ -42,9 +39,8 @@ func (g *rig) unblock(key string) (was bool) {
 func (g *rig) blocks(want ...string) {
 	g.t.Helper()
 	s, err := g.writer().Current(context.Background())
-	if running := s.Blocks.At(g.clock()); err != nil || len(running) != len(want) {
-		g.t.Errorf("blocked are %v, %v, want %v", running, err, want)
-	}
+	running := s.Blocks.At(g.clock())
+	check.That(g.t, err == nil && len(running) == len(want), "blocked are %v, %v, want %v", running, err, want)
 	read, err := NewReader(g.db, g.table, g.clock).Begin(context.Background())()
 	for _, key := range want {
 		if b, ok := read.Blocks.Of(g.clock(), "user#other", key); err != nil || !ok || b.SetBy != ops {
@@ -56,9 +52,7 @@ func (g *rig) blocks(want ...string) {
 func TestBlocks(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
-	if g.unblock("user#a") {
-		t.Error("somebody was blocked at first")
-	}
+	check.That(t, !g.unblock("user#a"), "somebody was blocked at first")
 	g.block("user#a", 10)
 	g.holds(Setting{State: Closed}) // as if it was never set
 	g.block("net#b", 20)
@@ -67,17 +61,12 @@ func TestBlocks(t *testing.T) {
 	g.blocks("user#a", "net#b")
 	g.now.Add(1) // by itself, read or not
 	g.blocks("user#a")
-	if g.unblock("net#b") {
-		t.Error("a block that had ended was ended")
-	}
-	if !g.unblock("user#a") || g.unblock("user#a") {
-		t.Error("a block is ended once")
-	}
+	check.That(t, !g.unblock("net#b"), "a block that had ended was ended")
+	check.That(t, g.unblock("user#a") && !g.unblock("user#a"), "a block is ended once")
 	g.blocks()
 	for key, b := range map[string]Block{"": g.until(9), "user#a": {Until: g.clock()}, "user#b": {SetBy: ops}} {
-		if err := g.writer().Block(context.Background(), key, b); err == nil {
-			t.Errorf("%q was blocked: %+v", key, b)
-		}
+		err := g.writer().Block(context.Background(), key, b)
+		check.That(t, err != nil, "%q was blocked: %+v", key, b)
 	}
 	g.blocks()
 }
@@ -96,14 +85,10 @@ func TestStateAndBlocksKeepEachOther(t *testing.T) {
 	g.blocks("user#a")
 	g.block("user#b", 100)
 	g.holds(alarm)
-	if err := w.Release(ctx, "alarm"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Release(ctx, "alarm"))
 	g.blocks("user#a", "user#b")
 	theirs := Setting{State: Open, SetBy: ops}
-	if err := w.Set(ctx, theirs); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Set(ctx, theirs))
 	g.blocks("user#a", "user#b")
 	g.unblock("user#a")
 	g.holds(theirs)
@@ -142,18 +127,15 @@ func TestBlocksAreBounded(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if done != 5 || full != 7 {
-		t.Errorf("%d of 12 were blocked, %d refused", done, full)
-	}
+	check.That(t, done == 5 && full == 7, "%d of 12 were blocked, %d refused", done, full)
 	g.block("user#1", 2000) // is there already
 	g.now.Add(100)          // half of them end
 	for i := range 40 {
 		g.block(fmt.Sprintf("pass#%d", i), 100)
 	}
 	s, err := g.writer().Current(ctx)
-	if running := s.Blocks.At(g.clock()); err != nil || len(running) != 47+5+40 || len(s.Blocks) != len(running) {
-		t.Errorf("%d blocks, %d running, %v", len(s.Blocks), len(running), err)
-	}
+	running := s.Blocks.At(g.clock())
+	check.That(t, err == nil && len(running) == 47+5+40 && len(s.Blocks) == len(running), "%d blocks, %d running, %v", len(s.Blocks), len(running), err)
 }
 
 // Blocks, the alarm and operators change the item at once, and every first reply is
@@ -181,9 +163,8 @@ func TestBlocksUnderRacesAndFaults(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 6 {
 			all.Go(func() {
-				if err := w.Block(ctx, fmt.Sprintf("user#%d", i), g.until(1000)); err != nil {
-					t.Errorf("%d: %v", fault, err)
-				}
+				err := w.Block(ctx, fmt.Sprintf("user#%d", i), g.until(1000))
+				check.That(t, err == nil, "%d: %v", fault, err)
 			})
 		}
 		all.Go(func() {

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tokenfuse/tokenfuse/internal/dynamo"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -60,9 +61,7 @@ func (g *rig) set(state string, until int64) {
 func (g *rig) want(state State) {
 	g.t.Helper()
 	s, err := g.Begin(context.Background())()
-	if err != nil || s.State != state {
-		g.t.Errorf("%+v, %v, want %s", s, err, state)
-	}
+	check.That(g.t, err == nil && s.State == state, "%+v, %v, want %s", s, err, state)
 }
 
 func TestTimeline(t *testing.T) {
@@ -71,9 +70,7 @@ func TestTimeline(t *testing.T) {
 	g.want(Closed) // nobody has set it
 	g.set("open", g.now.Load()+10)
 	g.want(Closed) // still fresh
-	if g.reads.Load() != 0 {
-		t.Errorf("%d reads of a fresh state", g.reads.Load())
-	}
+	check.Equal(t, g.reads.Load(), 0, "reads of a fresh state")
 	g.now.Add(3)
 	g.want(Open)
 	g.now.Add(6)
@@ -123,9 +120,7 @@ func TestOneReadForAll(t *testing.T) {
 		wg.Go(func() { g.want(Open) })
 	}
 	wg.Wait()
-	if g.reads.Load() != 1 {
-		t.Errorf("%d reads for 50 requests at once", g.reads.Load())
-	}
+	check.Equal(t, g.reads.Load(), 1, "reads for 50 requests at once")
 }
 
 // A wait ends with the read, and a read after 2 s: nobody who leaves early leaves one
@@ -141,12 +136,9 @@ func TestWaitIsBounded(t *testing.T) {
 	if s, err := wait(); err == nil {
 		t.Errorf("%+v from a store that hangs", s)
 	}
-	if took := time.Since(began); took < readTimeout || took > readTimeout+5*time.Second {
-		t.Errorf("it took %s", took)
-	}
-	if g.reading != nil {
-		t.Error("a read is under way after the wait")
-	}
+	took := time.Since(began)
+	check.That(t, took >= readTimeout && took <= readTimeout+5*time.Second, "it took %s", took)
+	check.That(t, g.reading == nil, "a read is under way after the wait")
 }
 
 // held is a store that hands out its reads, each to be answered with a state.

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -25,9 +26,7 @@ func (g *rig) writer() *Writer { return NewWriter(g.db, g.table, g.clock) }
 func (g *rig) holds(want Setting) {
 	g.t.Helper()
 	got, err := g.writer().Current(context.Background())
-	if err != nil || got.State != want.State || got.SetBy != want.SetBy || !got.Until.Equal(want.Until) {
-		g.t.Errorf("%+v, %v, want %+v", got, err, want)
-	}
+	check.That(g.t, err == nil && got.State == want.State && got.SetBy == want.SetBy && got.Until.Equal(want.Until), "%+v, %v, want %+v", got, err, want)
 }
 
 func TestSetOverridesAll(t *testing.T) {
@@ -41,17 +40,14 @@ func TestSetOverridesAll(t *testing.T) {
 		{State: Challenge, SetBy: ops}, // without an end: the one before is gone
 		{State: Closed, SetBy: ops},
 	} {
-		if err := w.Set(ctx, s); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Set(ctx, s))
 		g.holds(s)
 		g.now.Add(3)
 		g.want(s.State) // the reader agrees
 	}
 	for _, s := range []Setting{{State: "none", SetBy: ops}, {SetBy: ops}, {State: Open}} {
-		if err := w.Set(ctx, s); err == nil {
-			t.Errorf("%+v was set", s)
-		}
+		err := w.Set(ctx, s)
+		check.That(t, err != nil, "%+v was set", s)
 	}
 	g.holds(Setting{State: Closed, SetBy: ops})
 }
@@ -81,15 +77,11 @@ func TestSetIfFree(t *testing.T) {
 			g := newRig(t)
 			w, ctx := g.writer(), context.Background()
 			if c.before != nil {
-				if err := w.Set(ctx, *c.before); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, w.Set(ctx, *c.before))
 			}
 			g.now.Add(c.age)
 			applied, err := w.SetIfFree(ctx, alarm, g.clock().Add(-100*time.Second), g.clock().Add(-20*time.Second))
-			if err != nil || applied != c.want {
-				t.Fatalf("applied %t, %v", applied, err)
-			}
+			check.Must(t, err == nil && applied == c.want, "applied %t, %v", applied, err)
 			if want := alarm; applied {
 				g.holds(want)
 			} else {
@@ -105,9 +97,7 @@ func TestRelease(t *testing.T) {
 	w, ctx := g.writer(), context.Background()
 	release := func() {
 		t.Helper()
-		if err := w.Release(ctx, "alarm"); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Release(ctx, "alarm"))
 	}
 	release() // nothing is there
 	g.holds(Setting{State: Closed})
@@ -118,9 +108,7 @@ func TestRelease(t *testing.T) {
 	g.holds(Setting{State: Closed, SetBy: "alarm"})
 	release()
 	theirs := Setting{State: Open, SetBy: ops}
-	if err := w.Set(ctx, theirs); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Set(ctx, theirs))
 	release()
 	g.holds(theirs)
 }
@@ -146,9 +134,7 @@ func TestWritesAreSafeToRepeat(t *testing.T) {
 		o.Retryer = retry.AddWithMaxBackoffDelay(retry.NewStandard(), time.Millisecond)
 		w, ctx := NewWriter(dynamodb.New(o), g.table, g.clock), context.Background()
 		applied, err := w.SetIfFree(ctx, Setting{State: Open, SetBy: "alarm"}, g.clock(), g.clock())
-		if err != nil || !applied {
-			t.Errorf("%d: applied %t, %v", fault, applied, err)
-		}
+		check.That(t, err == nil && applied, "%d: applied %t, %v", fault, applied, err)
 		g.holds(Setting{State: Open, SetBy: "alarm"})
 		if err := w.Release(ctx, "alarm"); err != nil {
 			t.Error(err)

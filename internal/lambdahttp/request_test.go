@@ -79,9 +79,8 @@ func TestNewRequestHeaders(t *testing.T) {
 	t.Parallel()
 	r, err := NewRequest(t.Context(), loadEvent(t, "multi_value"))
 	check.OK(t, err)
-	if got := r.Header["Accept-Language"]; !cmp.Equal(got, []string{"de", "en"}) {
-		t.Errorf("Accept-Language = %q", got)
-	}
+	got := r.Header["Accept-Language"]
+	check.That(t, cmp.Equal(got, []string{"de", "en"}), "Accept-Language = %q", got)
 	check.That(t, r.Header.Get("Host") == "", "Host is among the headers; net/http keeps it in Request.Host alone")
 	if c, _ := RequestContext(r.Context()); c.Identity.SourceIP != "203.0.113.7" {
 		t.Errorf("the client's header set the source address to %s", c.Identity.SourceIP)

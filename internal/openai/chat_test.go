@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // with is a good request with more members; extra begins without a comma.
@@ -28,13 +30,9 @@ func TestEncodedAsRead(t *testing.T) {
 	t.Parallel()
 	for _, extra := range []string{"", everything} {
 		req, apiErr := ParseChat([]byte(with(extra + strings.Repeat(`,"user":"u","n":1,"store":null`, min(1, len(extra))))))
-		if apiErr != nil {
-			t.Fatalf("%+v", apiErr)
-		}
+		check.Must(t, apiErr == nil, "%+v", apiErr)
 		encoded := Encode(req)
-		if diff := cmp.Diff(decoded(t, with(extra)), decoded(t, string(encoded))); diff != "" {
-			t.Errorf("encoded (-want +got):\n%s", diff)
-		}
+		check.Diff(t, cmp.Diff(decoded(t, with(extra)), decoded(t, string(encoded))), "encoded")
 		again, apiErr := ParseChat(encoded)
 		if diff := cmp.Diff(req, again); apiErr != nil || diff != "" {
 			t.Errorf("%+v, read again (-want +got):\n%s", apiErr, diff)
@@ -47,9 +45,8 @@ func decoded(t *testing.T, s string) any {
 	dec := json.NewDecoder(strings.NewReader(s))
 	dec.UseNumber()
 	var v any
-	if err := dec.Decode(&v); err != nil {
-		t.Fatalf("%v: %s", err, s)
-	}
+	err := dec.Decode(&v)
+	check.Must(t, err == nil, "%v: %s", err, s)
 	return v
 }
 
@@ -101,9 +98,7 @@ func TestMaxOutput(t *testing.T) {
 		`"max_completion_tokens":null,"max_tokens":60`: 60,
 	} {
 		req, apiErr := ParseChat([]byte(with(extra)))
-		if apiErr != nil || req.MaxOutput() != want {
-			t.Errorf("%s: %+v %+v, want %d", extra, req, apiErr, want)
-		}
+		check.That(t, apiErr == nil && req.MaxOutput() == want, "%s: %+v %+v, want %d", extra, req, apiErr, want)
 	}
 }
 
@@ -117,38 +112,26 @@ func FuzzParseChat(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		req, apiErr := ParseChat(body)
 		if apiErr != nil {
-			if apiErr.Message == "" || !utf8.Valid(apiErr.Envelope()) || apiErr.Code.Status() != http.StatusBadRequest {
-				t.Errorf("%+v", apiErr)
-			}
+			check.That(t, apiErr.Message != "" && utf8.Valid(apiErr.Envelope()) && apiErr.Code.Status() == http.StatusBadRequest, "%+v", apiErr)
 			return
 		}
-		if req.Model == "" || len(req.Messages) == 0 || req.MaxTokens < 0 || req.MaxCompletionTokens < 0 || len(req.Stop) > maxStops {
-			t.Errorf("%+v", req)
-		}
+		check.That(t, req.Model != "" && len(req.Messages) != 0 && req.MaxTokens >= 0 && req.MaxCompletionTokens >= 0 && len(req.Stop) <= maxStops, "%+v", req)
 		for _, m := range req.Messages {
-			if !utf8.ValidString(m.Content) || !strings.Contains(" system developer user assistant ", fmt.Sprintf(" %s ", m.Role)) {
-				t.Errorf("%+v", m)
-			}
+			check.That(t, utf8.ValidString(m.Content) && strings.Contains(" system developer user assistant ", fmt.Sprintf(" %s ", m.Role)), "%+v", m)
 		}
 		for _, n := range []*float64{req.Temperature, req.TopP, req.PresencePenalty, req.FrequencyPenalty} {
 			if n != nil && !(*n >= -2 && *n <= 2) {
 				t.Errorf("%g", *n)
 			}
 		}
-		if req.ResponseFormat != nil && !json.Valid(req.ResponseFormat) {
-			t.Errorf("format %s", req.ResponseFormat)
-		}
+		check.That(t, req.ResponseFormat == nil || json.Valid(req.ResponseFormat), "format %s", req.ResponseFormat)
 		if again, apiErr := ParseChat(Encode(req)); apiErr != nil || !cmp.Equal(req, again) {
 			t.Errorf("encoded and read again: %+v: %s", apiErr, cmp.Diff(req, again))
 		}
 		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(body, &fields); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, json.Unmarshal(body, &fields))
 		for name, value := range fields {
-			if chatFields[name] == nil && string(value) != "null" {
-				t.Errorf("accepted %q", name)
-			}
+			check.That(t, chatFields[name] != nil || string(value) == "null", "accepted %q", name)
 		}
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // docs/clients.md lists every code with its status and whether a client should try again,
@@ -13,9 +15,7 @@ import (
 func TestDocumentedCodes(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/clients.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	_, table, _ := strings.Cut(string(page), "\n## Errors\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	shown := map[Code]string{}
@@ -27,9 +27,8 @@ func TestDocumentedCodes(t *testing.T) {
 		if code == RateLimitExceeded {
 			again = "if the wait is at most 10 s"
 		}
-		if want := fmt.Sprint(c.status, " ", again); shown[code] != want {
-			t.Errorf("docs/clients.md tells of %s %q, want %q", code, shown[code], want)
-		}
+		want := fmt.Sprint(c.status, " ", again)
+		check.That(t, shown[code] == want, "docs/clients.md tells of %s %q, want %q", code, shown[code], want)
 		delete(shown, code)
 	}
 	for code := range shown {

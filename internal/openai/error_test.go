@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // What the contract says of each code: status, type, and whether a client should try
@@ -71,9 +73,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	for code := range codes {
-		if !tested[code] {
-			t.Errorf("%s is not in this table", code)
-		}
+		check.That(t, tested[code], "%s is not in this table", code)
 	}
 }
 
@@ -91,9 +91,7 @@ func TestEnvelope(t *testing.T) {
 		`{"error":{"message":"No.","type":"server_error","param":null,"code":"provider_error","upstream_status":500}}`:                           {Code: ProviderError, Message: "No.", Upstream: 500},
 		`{"error":{"message":"No.","type":"invalid_request_error","param":null,"code":"challenge_required","challenge_url":"https://a.test/c"}}`: {Code: ChallengeRequired, Message: "No.", ChallengeURL: "https://a.test/c"},
 	} {
-		if got := string(err.Envelope()); got != want {
-			t.Errorf("%s\nwant %s", got, want)
-		}
+		check.Equal(t, string(err.Envelope()), want, "string(err.Envelope())")
 		w := httptest.NewRecorder()
 		if err.Write(w); w.Body.String() != want || w.Code == http.StatusOK {
 			t.Errorf("%d %s", w.Code, w.Body)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestBackends(t *testing.T) {
@@ -23,15 +25,11 @@ func TestBackends(t *testing.T) {
 	secrets := p.Secrets()
 	for _, b := range want {
 		for _, s := range b.Secrets {
-			if !slices.Contains(secrets, s) {
-				t.Errorf("%+v is not fetched", s)
-			}
+			check.That(t, slices.Contains(secrets, s), "%+v is not fetched", s)
 		}
 	}
 	for tier, serves := range map[string][2]bool{"anonymous": {true, true}, "user": {true, false}, "gold": {false, false}, "": {false, false}} {
-		if got := [2]bool{want["web"].Serves(tier), want["app"].Serves(tier)}; got != serves {
-			t.Errorf("web and app serve %q: %v", tier, got)
-		}
+		check.Equal(t, [2]bool{want["web"].Serves(tier), want["app"].Serves(tier)}, serves, "web and app serve %q", tier)
 	}
 
 	// What a backend needs of other sections.
@@ -47,9 +45,8 @@ func TestBackends(t *testing.T) {
 		"no pools":                     {cut(file, toPools, "auth:"), "58 backends.web.pool | 59 backends.app.pool", "no section pools"},
 	} {
 		places, text := problemsOf(t, test.file)
-		if got := strings.Join(places, " | "); test.places != "" && got != test.places || !strings.Contains(text, test.said) {
-			t.Errorf("%s: %s: %s", name, got, text)
-		}
+		got := strings.Join(places, " | ")
+		check.That(t, (test.places == "" || got == test.places) && strings.Contains(text, test.said), "%s: %s: %s", name, got, text)
 	}
 
 	// What costs nothing is bounded by no pool.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // beyondSchema are the mistakes that a JSON Schema cannot see, by the reason.
@@ -42,13 +44,9 @@ var beyondSchema = map[string][]string{
 func schemaOf(t *testing.T) *jsonschema.Resolved {
 	t.Helper()
 	var schema jsonschema.Schema
-	if err := json.Unmarshal(Schema(), &schema); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(Schema(), &schema))
 	resolved, err := schema.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return resolved
 }
 
@@ -73,17 +71,14 @@ func TestSchemaAccepts(t *testing.T) {
 	t.Parallel()
 	schema := schemaOf(t)
 	own, err := os.ReadFile(sample)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	files := map[string]string{"good": good, "sample": string(own)}
 	for name, change := range accepted {
 		files[name] = strings.Replace(good, change[0], change[1], 1)
 	}
 	for name, file := range files {
-		if err := refusal(schema, file); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := refusal(schema, file)
+		check.That(t, err == nil, "%s: %v", name, err)
 	}
 }
 
@@ -99,9 +94,8 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 	for _, test := range mistakes {
 		err := refusal(schema, strings.Replace(good, test.old, test.new, 1))
-		if refused := err != nil; refused == beyond[test.name] {
-			t.Errorf("%s: %v", test.name, err)
-		}
+		refused := err != nil
+		check.That(t, refused != beyond[test.name], "%s: %v", test.name, err)
 		delete(beyond, test.name)
 	}
 	for name := range beyond {
@@ -114,17 +108,11 @@ func TestSchemaRefuses(t *testing.T) {
 func TestSchemaIsWhole(t *testing.T) {
 	t.Parallel()
 	var schema map[string]any
-	if err := json.Unmarshal(Schema(), &schema); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(Schema(), &schema))
 	var walk func(path string, s map[string]any)
 	walk = func(path string, s map[string]any) {
-		if s["type"] == nil {
-			t.Errorf("%s may be anything", path)
-		}
-		if s["type"] == "object" && s["additionalProperties"] == nil {
-			t.Errorf("%s may have any key", path)
-		}
+		check.That(t, s["type"] != nil, "%s may be anything", path)
+		check.That(t, s["type"] != "object" || s["additionalProperties"] != nil, "%s may have any key", path)
 		for _, below := range [...]string{"additionalProperties", "items"} {
 			if of, ok := s[below].(map[string]any); ok {
 				walk(path+"."+below, of)

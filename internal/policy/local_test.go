@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const localPolicy = `
@@ -30,48 +31,36 @@ admin: {allow_arns: ["arn:aws:iam::123456789012:user/support"]}
 func TestLocally(t *testing.T) {
 	t.Parallel()
 	p, err := Parse([]byte(localPolicy))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	auth := Auth{Issuer: "http://127.0.0.1:1", Audience: "local", JWKSURL: "http://127.0.0.1:1/jwks.json", PlanClaim: "plan"}
 	local := p.Locally(Local{Auth: auth, AdminARN: "arn:aws:iam::000000000000:role/local", ModelURL: "http://127.0.0.1:2/v1",
 		Replaces: func(p *Provider) bool { return p.APIKey.Env == "UNSET" }})
 
 	// What was there before is as it was.
 	again, err := Parse([]byte(localPolicy))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(again, p); diff != "" {
-		t.Errorf("the policy itself has changed: %s", diff)
-	}
+	check.OK(t, err)
+	check.Equal(t, cmp.Diff(again, p), "", "the policy itself has changed")
 
-	if *local.Auth != auth || local.CloudFront.Required || len(local.CloudFront.OriginSecrets) != 1 {
-		t.Errorf("auth %+v, cloudfront %+v", local.Auth, local.CloudFront)
-	}
+	check.That(t, *local.Auth == auth && !local.CloudFront.Required && len(local.CloudFront.OriginSecrets) == 1,
+		"auth %+v, cloudfront %+v", local.Auth, local.CloudFront)
 	if diff := cmp.Diff([]string{"arn:aws:iam::000000000000:role/local", "arn:aws:iam::123456789012:user/support"}, local.Admin.AllowARNs); diff != "" {
 		t.Error(diff)
 	}
 	for name, bills := range map[string]bool{"claude": false, "dear": true} {
 		got := local.Providers[name]
-		if got.Name != name || got.Kind != kind.OpenAI || got.BaseURL != "http://127.0.0.1:2/v1" || got.APIKey != nil || got.MayBillErrors() != bills {
-			t.Errorf("%s has become %+v", name, got)
-		}
+		check.That(t, got.Name == name && got.Kind == kind.OpenAI && got.BaseURL == "http://127.0.0.1:2/v1" && got.APIKey == nil && got.MayBillErrors() == bills,
+			"%s has become %+v", name, got)
 	}
-	if local.Providers["theirs"] != p.Providers["theirs"] {
-		t.Error("a provider with a key was replaced")
-	}
+	check.That(t, local.Providers["theirs"] == p.Providers["theirs"], "a provider with a key was replaced")
 	for name, field := range map[string]string{"c": "max_tokens", "d": "max_completion_tokens", "t": ""} {
 		if m := local.Models[name]; m.MaxTokensField != field || m.Provider != local.Providers[m.Provider.Name] || !cmp.Equal(m.Prices, p.Models[name].Prices) {
 			t.Errorf("model %s has become %+v", name, m)
 		}
 	}
 	// All parts are those of the copy.
-	if ask := local.Features["ask"]; ask.Model != local.Models["c"] || ask.Fallback != local.Models["t"] || local.Features["cv"].Fallback != nil {
-		t.Errorf("feature ask has become %+v", ask)
-	}
+	ask := local.Features["ask"]
+	check.That(t, ask.Model == local.Models["c"] && ask.Fallback == local.Models["t"] && local.Features["cv"].Fallback == nil, "feature ask has become %+v", ask)
 
-	if nobody := (&Policy{Auth: &auth}).Locally(Local{Auth: auth}); nobody.Auth != nil {
-		t.Errorf("tokens make users of nobody's tier: %+v", nobody.Auth)
-	}
+	nobody := (&Policy{Auth: &auth}).Locally(Local{Auth: auth})
+	check.That(t, nobody.Auth == nil, "tokens make users of nobody's tier: %+v", nobody.Auth)
 }

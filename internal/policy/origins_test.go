@@ -3,6 +3,8 @@ package policy
 import (
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // withOrigins is the good file with other origins.
@@ -39,19 +41,14 @@ func TestOrigins(t *testing.T) {
 	} {
 		p := parse(t, withOrigins(`"`+test.origin+`"`))
 		for _, origin := range strings.Fields(test.yes) {
-			if !p.CORS.Allows(origin) {
-				t.Errorf("%s does not let %s call", test.origin, origin)
-			}
+			check.That(t, p.CORS.Allows(origin), "%s does not let %s call", test.origin, origin)
 		}
 		for _, origin := range append(strings.Fields(test.no), "", "null", "*") {
-			if p.CORS.Allows(origin) {
-				t.Errorf("%s lets %q call", test.origin, origin)
-			}
+			check.That(t, !p.CORS.Allows(origin), "%s lets %q call", test.origin, origin)
 		}
 		notes := strings.Join(p.Notes(), "\n")
-		if warned := strings.Contains(notes, "cors.origins"); warned != (test.strangers != "") || !strings.Contains(notes, test.strangers) {
-			t.Errorf("%s: notes %q", test.origin, notes)
-		}
+		warned := strings.Contains(notes, "cors.origins")
+		check.That(t, warned == (test.strangers != "") && strings.Contains(notes, test.strangers), "%s: notes %q", test.origin, notes)
 	}
 	for _, origin := range []string{
 		"https://*", "https://*.com", "https://app.*", "https://a.*.com", "https://*.*.example.com", "https://**.example.com", "*://app.example.com", "https://app.example.com:*",
@@ -62,9 +59,7 @@ func TestOrigins(t *testing.T) {
 			t.Errorf("%s: %q %s", origin, places, text)
 		}
 	}
-	if (*CORS)(nil).Allows("https://app.example.com") {
-		t.Error("without a section a page may call")
-	}
+	check.That(t, !(*CORS)(nil).Allows("https://app.example.com"), "without a section a page may call")
 }
 
 // Pages of this machine may call where the policy is tried out, and nowhere else.
@@ -80,12 +75,8 @@ func TestLoopbackOrigins(t *testing.T) {
 	} {
 		for _, p := range []*Policy{p, without} {
 			local := p.Locally(Local{Replaces: func(*Provider) bool { return false }})
-			if got := local.CORS.Allows(origin); got != want {
-				t.Errorf("%s may call locally: %t", origin, got)
-			}
-			if p.CORS.Allows(origin) {
-				t.Errorf("%s may call", origin)
-			}
+			check.Equal(t, local.CORS.Allows(origin), want, "%s may call locally", origin)
+			check.That(t, !p.CORS.Allows(origin), "%s may call", origin)
 		}
 		if local := p.Locally(Local{Replaces: func(*Provider) bool { return false }}); !local.CORS.Allows("https://app.example.com") {
 			t.Error("a listed page may not call locally")

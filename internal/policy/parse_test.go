@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // good is a small file without mistakes; the tests change one thing in it.
@@ -103,9 +105,7 @@ func problemsOf(t *testing.T, file string) (places []string, text string) {
 		return nil, ""
 	}
 	var problems Problems
-	if !errors.As(err, &problems) || p != nil {
-		t.Fatalf("got %v, %T, want nil, Problems", p, err)
-	}
+	check.Must(t, errors.As(err, &problems) && p == nil, "got %v, %T, want nil, Problems", p, err)
 	for _, problem := range problems {
 		places = append(places, strings.TrimSpace(fmt.Sprintf("%d %s", problem.Line, problem.Path)))
 	}
@@ -380,22 +380,16 @@ var mistakes = []struct {
 
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	if len(mistakes) < 70 {
-		t.Errorf("only %d cases", len(mistakes))
-	}
+	check.That(t, len(mistakes) >= 70, "only %d cases", len(mistakes))
 	for _, test := range mistakes {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if n := strings.Count(good, test.old); n != 1 {
-				t.Fatalf("%q stands %d times in the good file", test.old, n)
-			}
+			n := strings.Count(good, test.old)
+			check.Must(t, n == 1, "%q stands %d times in the good file", test.old, n)
 			places, text := problemsOf(t, strings.Replace(good, test.old, test.new, 1))
-			if got := strings.Join(places, " | "); got != test.want {
-				t.Errorf("got  %s\nwant %s\n%s", got, test.want, text)
-			}
-			if !strings.Contains(text, test.says) {
-				t.Errorf("does not say %q:\n%s", test.says, text)
-			}
+			got := strings.Join(places, " | ")
+			check.That(t, got == test.want, "got  %s\nwant %s\n%s", got, test.want, text)
+			check.That(t, strings.Contains(text, test.says), "does not say %q:\n%s", test.says, text)
 		})
 	}
 }
@@ -494,9 +488,7 @@ func TestAllMistakes(t *testing.T) {
 		{"secret: {env: FINGERPRINT_SECRET, ssm: /app/fingerprint}", "secret: hunter2"},
 		{"fuse: challenge", "fuse: blown"},
 	} {
-		if strings.Count(file, change[0]) != 1 {
-			t.Fatalf("%q is not unique", change[0])
-		}
+		check.Must(t, strings.Count(file, change[0]) == 1, "%q is not unique", change[0])
 		file = strings.Replace(file, change[0], change[1], 1)
 	}
 	places, text := problemsOf(t, file)
@@ -532,12 +524,8 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 		for _, place := range []string{"api_key: {env: API_KEY}", "secret: {env: CHALLENGE_SECRET}"} {
 			key, _, _ := strings.Cut(place, " ")
 			places, text := problemsOf(t, strings.Replace(good, place, key+" "+form, 1))
-			if places == nil {
-				t.Errorf("%s %s was accepted", key, form)
-			}
-			if strings.Contains(strings.ToLower(text), "hunter2") {
-				t.Errorf("%s %s gives it away: %s", key, form, text)
-			}
+			check.That(t, places != nil, "%s %s was accepted", key, form)
+			check.That(t, !strings.Contains(strings.ToLower(text), "hunter2"), "%s %s gives it away: %s", key, form, text)
 		}
 	}
 }
@@ -564,18 +552,12 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		problems, ok := err.(Problems)
-		if !ok || len(problems) == 0 || p != nil {
-			t.Fatalf("got %v, %T", p, err)
-		}
+		check.Must(t, ok && len(problems) != 0 && p == nil, "got %v, %T", p, err)
 		lines := strings.Count(string(data), "\n") + strings.Count(string(data), "\r") + 2 +
 			strings.Count(string(data), "\u0085") + strings.Count(string(data), "\u2028") + strings.Count(string(data), "\u2029")
 		for _, problem := range problems {
-			if problem.Line < 1 || problem.Message == "" {
-				t.Fatalf("%+v", problem)
-			}
-			if problem.Line > lines && len(data) > 1 && data[0] != 0xfe && data[0] != 0xff {
-				t.Fatalf("line of %+v is beyond %d", problem, lines)
-			}
+			check.Must(t, problem.Line >= 1 && problem.Message != "", "%+v", problem)
+			check.Must(t, problem.Line <= lines || len(data) <= 1 || data[0] == 0xfe || data[0] == 0xff, "line of %+v is beyond %d", problem, lines)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const sample = "../../tokenfuse.yaml"
@@ -20,9 +21,7 @@ const sample = "../../tokenfuse.yaml"
 func parse(t testing.TB, file string) *Policy {
 	t.Helper()
 	p, err := Parse([]byte(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return p
 }
 
@@ -111,9 +110,8 @@ func TestValues(t *testing.T) {
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Error(diff)
 	}
-	if notes := parse(t, said).Notes(); notes != nil {
-		t.Errorf("notes on a file that leaves nothing out: %q", notes)
-	}
+	notes := parse(t, said).Notes()
+	check.That(t, notes == nil, "notes on a file that leaves nothing out: %q", notes)
 }
 
 // TestDefaults reads the smallest file.
@@ -129,16 +127,13 @@ challenge: {kind: hcaptcha, site_key: s, secret: {env: C}}
 alarm: {}
 `)
 	tier := p.Tiers["anonymous"]
-	if tier.MaxInputChars != 2000 || tier.MaxMessages != 64 || tier.MaxInFlight != 4 || tier.ChallengeAt != 0 || tier.Network != nil {
-		t.Errorf("tier %+v", tier)
-	}
+	check.That(t, tier.MaxInputChars == 2000 && tier.MaxMessages == 64 && tier.MaxInFlight == 4 && tier.ChallengeAt == 0 && tier.Network == nil, "tier %+v", tier)
 	if want := (&Passes{Limit{"passes", Requests, 30, time.Hour}, 30 * time.Minute, 20}); !cmp.Equal(tier.Passes, want) {
 		t.Errorf("passes %+v", tier.Passes)
 	}
 	m := p.Models["m"]
-	if m.Provider.Timeout != time.Minute || m.Provider.BaseURL != "" || m.MaxTokensField != "" || m.Tokenizer != "upper_bound" {
-		t.Errorf("model %+v of %+v", m, m.Provider)
-	}
+	check.That(t, m.Provider.Timeout == time.Minute && m.Provider.BaseURL == "" && m.MaxTokensField == "" && m.Tokenizer == "upper_bound",
+		"model %+v of %+v", m, m.Provider)
 	// Where a price is not given the dearer one that could apply is taken.
 	if want := (price.Rates{Input: 3_000_000, CachedInput: 3_000_000, CacheWrite: 3_750_000, Output: 15_000_000}); m.Prices.Rates != want {
 		t.Errorf("rates %+v", m.Prices.Rates)
@@ -151,9 +146,7 @@ alarm: {}
 	}
 
 	p = parse(t, strings.Replace(good, "  factor: 4\n", "", 1))
-	if p.Alarm.Factor != 0 || p.Alarm.Threshold != 8*price.Dollar {
-		t.Errorf("alarm with a threshold alone: %+v", p.Alarm)
-	}
+	check.That(t, p.Alarm.Factor == 0 && p.Alarm.Threshold == 8*price.Dollar, "alarm with a threshold alone: %+v", p.Alarm)
 }
 
 func TestMillionths(t *testing.T) {
@@ -201,14 +194,10 @@ func TestMayBillErrors(t *testing.T) {
 		{"bedrock", "https://proxy.example.com", true},
 	} {
 		p := Provider{Kind: test.kind, BaseURL: test.url}
-		if got := p.MayBillErrors(); got != test.want {
-			t.Errorf("%s %s: %t, want %t", test.kind, test.url, got, test.want)
-		}
+		check.Equal(t, p.MayBillErrors(), test.want, "%s %s", test.kind, test.url)
 		for _, said := range []bool{false, true} {
 			p.BillsErrors = &said
-			if p.MayBillErrors() != said {
-				t.Errorf("%s %s: what is configured does not count", test.kind, test.url)
-			}
+			check.That(t, p.MayBillErrors() == said, "%s %s: what is configured does not count", test.kind, test.url)
 		}
 	}
 }
@@ -225,12 +214,8 @@ func TestStream(t *testing.T) {
 	} {
 		p := parse(t, strings.NewReplacer("    timeout: 30s\n", "    timeout: 30s\n    "+test.provider+"\n",
 			"    tokenizer: o200k_base\n", "    tokenizer: o200k_base\n    "+test.model+"\n").Replace(good))
-		if got := p.Models["small"].Stream; got != test.want {
-			t.Errorf("provider %q, model %q: %t", test.provider, test.model, got)
-		}
-		if got := p.Models["large"].Stream; got != (test.provider != "stream: false") {
-			t.Errorf("provider %q: %t", test.provider, got)
-		}
+		check.Equal(t, p.Models["small"].Stream, test.want, "provider %q, model %q", test.provider, test.model)
+		check.Equal(t, p.Models["large"].Stream, (test.provider != "stream: false"), "provider %q", test.provider)
 	}
 }
 
@@ -245,12 +230,9 @@ tiers: {user: {max_input_tokens: 100000000, max_output_tokens: 100000000, limits
 pools: {all: {usd: 1000000, per: 366d}}
 `
 	places, text := problemsOf(t, file)
-	if want := []string{"3 models.m.context", "5 tiers.user.limits.spend.usd", "6 pools.all.usd"}; !slices.Equal(places, want) {
-		t.Errorf("got %s", text)
-	}
-	if !strings.Contains(text, "must be at least 2000000:") || !strings.Contains(text, "must be at least 8000000:") {
-		t.Errorf("wrong amounts: %s", text)
-	}
+	want := []string{"3 models.m.context", "5 tiers.user.limits.spend.usd", "6 pools.all.usd"}
+	check.That(t, slices.Equal(places, want), "got %s", text)
+	check.That(t, strings.Contains(text, "must be at least 2000000:") && strings.Contains(text, "must be at least 8000000:"), "wrong amounts: %s", text)
 }
 
 func TestWorstCase(t *testing.T) {
@@ -266,9 +248,8 @@ func TestWorstCase(t *testing.T) {
 		{"cv", "user", 11000, 10000*8_000_000 + 1000*24_000_000}, // the fallback is dearer, at long rates
 	} {
 		tokens, money := p.WorstCase(p.Features[test.feature], p.Tiers[test.tier])
-		if tokens != test.tokens || money != test.money {
-			t.Errorf("%s for %s: got %d, %s, want %d, %s", test.feature, test.tier, tokens, money, test.tokens, test.money)
-		}
+		check.That(t, tokens == test.tokens && money == test.money,
+			"%s for %s: got %d, %s, want %d, %s", test.feature, test.tier, tokens, money, test.tokens, test.money)
 	}
 }
 
@@ -288,12 +269,8 @@ func TestQueries(t *testing.T) {
 	if got := p.PoolsFor(p.Tiers["user"]); !slices.Equal(got, []*Pool{all}) {
 		t.Errorf("pools of user: %v", got)
 	}
-	if got := all.Burst(); got != 5*price.Dollar {
-		t.Errorf("burst %s", got)
-	}
-	if got := p.LongestPeriod(); got != 24*time.Hour {
-		t.Errorf("longest period %s", got)
-	}
+	check.Equal(t, all.Burst(), 5*price.Dollar, "burst")
+	check.Equal(t, p.LongestPeriod(), 24*time.Hour, "longest period")
 	for _, change := range [][2]string{
 		{"per: 24h}\ntiers", "per: 90d}\ntiers"},
 		{"tokens: {capacity: 5000, per: 1h}", "tokens: {capacity: 5000, per: 90d}"},
@@ -314,9 +291,8 @@ func TestQueries(t *testing.T) {
 func TestLongestCall(t *testing.T) {
 	t.Parallel()
 	p := parse(t, strings.Replace(good, "timeout: 30s", "timeout: 15m", 1))
-	if got := p.LongestCall(); got < 15*time.Minute || got > ledger.LongestCall {
-		t.Errorf("the longest call lasts %s, the ledger waits for %s", got, ledger.LongestCall)
-	}
+	got := p.LongestCall()
+	check.That(t, got >= 15*time.Minute && got <= ledger.LongestCall, "the longest call lasts %s, the ledger waits for %s", got, ledger.LongestCall)
 }
 
 func TestNotes(t *testing.T) {
@@ -364,15 +340,11 @@ func TestNotes(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			got := parse(t, strings.Replace(said, test.old, test.new, 1)).Notes()
-			if !slices.EqualFunc(got, test.want, strings.HasPrefix) {
-				t.Errorf("got  %q\nwant %q", got, test.want)
-			}
+			check.That(t, slices.EqualFunc(got, test.want, strings.HasPrefix), "got  %q\nwant %q", got, test.want)
 		})
 	}
 	p := parse(t, strings.Replace(good, cut("pools:", "auth:"), "", 1))
-	if pool := p.Tiers["anonymous"].Pool; pool != "" {
-		t.Errorf("pool %q of a tier without pools", pool)
-	}
+	check.Equal(t, p.Tiers["anonymous"].Pool, "", "pool … of a tier without pools")
 }
 
 // TestSample: the file that we hand out passes its own check, holds no secret,
@@ -380,13 +352,9 @@ func TestNotes(t *testing.T) {
 func TestSample(t *testing.T) {
 	t.Parallel()
 	p, err := Load(sample)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, note := range p.Notes() {
-		if !strings.HasPrefix(note, "cloudfront ") && !strings.HasPrefix(note, "admin ") {
-			t.Errorf("unexpected note: %s", note)
-		}
+		check.That(t, strings.HasPrefix(note, "cloudfront ") || strings.HasPrefix(note, "admin "), "unexpected note: %s", note)
 	}
 	if got := p.FeatureNames("pro"); !slices.Equal(got, []string{"cv", "docqa", "linkedin"}) {
 		t.Errorf("features %q", got)
@@ -395,14 +363,10 @@ func TestSample(t *testing.T) {
 		t.Errorf("features of anonymous %q", got)
 	}
 	for _, secret := range []Secret{*p.Providers["openai"].APIKey, p.Challenge.Secret, p.Fingerprint.Secret} {
-		if secret.Env == "" {
-			t.Errorf("%+v is not in the environment, where the local run looks", secret)
-		}
+		check.That(t, secret.Env != "", "%+v is not in the environment, where the local run looks", secret)
 	}
 	tokens, _ := p.WorstCase(p.Features["docqa"], p.Tiers[Anonymous])
-	if n := p.Tiers[Anonymous].Tokens.Capacity / tokens; n != 4 {
-		t.Errorf("%d of the largest calls at once", n)
-	}
+	check.Equal(t, p.Tiers[Anonymous].Tokens.Capacity/tokens, 4, "of the largest calls at once")
 }
 
 // TestSampleComments uncomments what the sample shows in comments: that must
@@ -410,9 +374,7 @@ func TestSample(t *testing.T) {
 func TestSampleComments(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(sample)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	lines := strings.Split(string(data), "\n")
 	uncommented := 0
 	for i, line := range lines {
@@ -423,12 +385,9 @@ func TestSampleComments(t *testing.T) {
 			}
 		}
 	}
-	if uncommented != 6 {
-		t.Errorf("found %d settings in comments", uncommented)
-	}
-	if notes := parse(t, strings.Join(lines, "\n")).Notes(); notes != nil {
-		t.Errorf("notes: %q", notes)
-	}
+	check.Equal(t, uncommented, 6, "found … settings in comments")
+	notes := parse(t, strings.Join(lines, "\n")).Notes()
+	check.That(t, notes == nil, "notes: %q", notes)
 }
 
 func TestLoad(t *testing.T) {
@@ -437,9 +396,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("absent file: %v", err)
 	}
 	large := filepath.Join(t.TempDir(), "large.yaml")
-	if err := os.WriteFile(large, []byte(good+"#"+strings.Repeat("x", maxSize)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(large, []byte(good+"#"+strings.Repeat("x", maxSize)), 0o600))
 	if _, err := Load(large); err == nil || !strings.Contains(err.Error(), "1 MiB") {
 		t.Errorf("large file: %v", err)
 	}
@@ -447,9 +404,7 @@ func TestLoad(t *testing.T) {
 
 func BenchmarkParseSample(b *testing.B) {
 	data, err := os.ReadFile(sample)
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := Parse(data); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Pools at the ends of the range that check accepts can be made, and bear the calls
@@ -31,9 +32,7 @@ pools: {all: {usd: %q, per: %s}}
 				continue
 			}
 			b, err := bucket.New(&dynamodb.Client{}, bucket.Options{Table: "t", LongestPeriod: p.LongestPeriod() + time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			all := p.Pools[PoolAll]
 			pool, err := b.NewPool("pool#all", int64(all.Ceiling), all.Period, bucket.PoolOptions{})
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // The server of these tests speaks the true protocol: Anthropic's own client reads
@@ -40,16 +41,13 @@ func TestServerSpeaksAsAnthropicDoes(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(out, &read)
 		}
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		check.Must(t, err == nil, "%v: %s", err, out)
 		return read
 	}
 	same := func(t *testing.T, read result) {
 		t.Helper()
-		if read.Error != nil || len(read.Texts) != 1 || read.Texts[0] != testAnswer || read.StopReason != "end_turn" || read.Input != 9 || read.Output != 5 {
-			t.Errorf("read %+v", read)
-		}
+		check.That(t, read.Error == nil && len(read.Texts) == 1 && read.Texts[0] == testAnswer && read.StopReason == "end_turn" && read.Input == 9 && read.Output == 5,
+			"read %+v", read)
 	}
 	t.Run("buffered", func(t *testing.T) {
 		url, _ := d.serve(t, d.answer(false, d.whole))
@@ -65,9 +63,8 @@ func TestServerSpeaksAsAnthropicDoes(t *testing.T) {
 	})
 	t.Run("error", func(t *testing.T) {
 		url, _ := d.serve(t, d.answer(true, d.events[0]+d.failing))
-		if read := official(t, url, true); !strings.Contains(string(read.Error), "overloaded_error") {
-			t.Errorf("read %+v", read)
-		}
+		read := official(t, url, true)
+		check.That(t, strings.Contains(string(read.Error), "overloaded_error"), "read %+v", read)
 	})
 	t.Run("ours", func(t *testing.T) {
 		// What we send is what the SDK would send.
@@ -90,9 +87,7 @@ func TestServerSpeaksAsAnthropicDoes(t *testing.T) {
 		}
 		var bodies [2]any
 		for i := range sent {
-			if err := json.Unmarshal([]byte(sent[i]), &bodies[i]); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, json.Unmarshal([]byte(sent[i]), &bodies[i]))
 		}
 		if diff := cmp.Diff(bodies[0], bodies[1]); diff != "" {
 			t.Error(diff)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const (
@@ -76,9 +77,7 @@ var anthropicDialect = dialect{
 func newAnthropic(t *testing.T, cfg AnthropicConfig) *Anthropic {
 	t.Helper()
 	a, err := NewAnthropic(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if cfg.HTTPClient == nil {
 		t.Cleanup(a.client.CloseIdleConnections)
 	}
@@ -103,9 +102,8 @@ type claudeTurn struct {
 // judgeAnthropic has the rules of the Messages API: what it demands and what it
 // refuses.
 func judgeAnthropic(t *testing.T, r *http.Request, body []byte) {
-	if err := claudeWrong(r, body); err != nil {
-		t.Errorf("%v: %s", err, body)
-	}
+	err := claudeWrong(r, body)
+	check.That(t, err == nil, "%v: %s", err, body)
 }
 
 func claudeWrong(r *http.Request, body []byte) error {
@@ -180,9 +178,7 @@ func TestAnthropicRequestOnTheWire(t *testing.T) {
 	})
 	_, err := call(t.Context(), t, newAnthropic(t, AnthropicConfig{BaseURL: strings.TrimSuffix(url, "/v1"), APIKey: testKey}), req)
 	wantFailure(t, err, Failed, http.StatusTeapot)
-	if got != want || accept != "text/event-stream" {
-		t.Errorf("sent %s\nwant %s", got, want)
-	}
+	check.That(t, got == want && accept == "text/event-stream", "sent %s\nwant %s", got, want)
 }
 
 // What Anthropic and Bedrock cannot be asked is not asked, and does not count against
@@ -203,9 +199,7 @@ func TestRequestsThatCannotBeMade(t *testing.T) {
 				t.Errorf("%s: %s: %v", d.name, name, err)
 			}
 		}
-		if n := calls.Load(); n != 0 {
-			t.Errorf("%d requests were sent", n)
-		}
+		check.Equal(t, calls.Load(), 0, "requests were sent")
 	}
 }
 
@@ -323,9 +317,7 @@ func TestAnthropicStreams(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if n := calls.Load(); n != 1 {
-				t.Errorf("%d requests for one call", n)
-			}
+			check.Equal(t, calls.Load(), 1, "requests for one call")
 		})
 	}
 }
@@ -363,12 +355,8 @@ func TestAnthropicWhole(t *testing.T) {
 		{"an error in prose", `{"type":"error","error":{"type":"PROMPT it was"}}`, Part{}, saidFailure{""}},
 	} {
 		got, err := parseClaudeMessage([]byte(tt.body))
-		if !errors.Is(err, tt.wrong) {
-			t.Errorf("%s: %v, want %v", tt.name, err, tt.wrong)
-		}
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%s: %s", tt.name, diff)
-		}
+		check.That(t, errors.Is(err, tt.wrong), "%s: %v, want %v", tt.name, err, tt.wrong)
+		check.Equal(t, cmp.Diff(tt.want, got), "", "%s", tt.name)
 	}
 }
 
@@ -383,12 +371,8 @@ func FuzzAnthropicAnswer(f *testing.F) {
 		checkPart := func(p Part, err error) {
 			var wire wireError
 			var said saidFailure
-			if err != nil && !errors.As(err, &wire) && !errors.As(err, &said) {
-				t.Fatalf("unsafe failure %v", err)
-			}
-			if err != nil && p.FinishReason != "" {
-				t.Fatalf("%v with finish reason %s", err, p.FinishReason)
-			}
+			check.Must(t, err == nil || errors.As(err, &wire) || errors.As(err, &said), "unsafe failure %v", err)
+			check.Must(t, err == nil || p.FinishReason == "", "%v with finish reason %s", err, p.FinishReason)
 			if p.AtLeast != nil && (!p.AtLeast.Valid() || p.AtLeast.Input == 0) {
 				t.Fatalf("at least %+v", *p.AtLeast)
 			}
@@ -399,9 +383,7 @@ func FuzzAnthropicAnswer(f *testing.F) {
 		}
 		p, err := parseClaudeMessage([]byte(body))
 		checkPart(p, err)
-		if err == nil && p.FinishReason == "" {
-			t.Fatal("a whole answer without a finish reason")
-		}
+		check.Must(t, err != nil || p.FinishReason != "", "a whole answer without a finish reason")
 		var c claudeEvents
 		for range 2 {
 			p, _, err := c.read([]byte(body))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // frame is a message of AWS's event stream.
@@ -81,9 +82,7 @@ func newBedrock(t *testing.T, cfg BedrockConfig) *Bedrock {
 		})
 	}
 	b, err := NewBedrock(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if cfg.HTTPClient == nil {
 		t.Cleanup(b.client.CloseIdleConnections)
 	}
@@ -110,9 +109,8 @@ type converseText struct{ Text string }
 
 // judgeBedrock has the rules of Converse: what it demands and what it refuses.
 func judgeBedrock(t *testing.T, r *http.Request, body []byte) {
-	if err := converseWrong(r, body); err != nil {
-		t.Errorf("%v: %s", err, body)
-	}
+	err := converseWrong(r, body)
+	check.That(t, err == nil, "%v: %s", err, body)
 }
 
 func converseWrong(r *http.Request, body []byte) error {
@@ -186,9 +184,7 @@ func TestBedrockRequestOnTheWire(t *testing.T) {
 		_, err := call(t.Context(), t, newBedrock(t, BedrockConfig{BaseURL: strings.TrimSuffix(url, "/v1")}), req)
 		wantFailure(t, err, Failed, http.StatusTeapot)
 		var wanted any
-		if err := json.Unmarshal([]byte(want), &wanted); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, json.Unmarshal([]byte(want), &wanted))
 		if diff := cmp.Diff(wanted, got); diff != "" {
 			t.Error(diff)
 		}
@@ -230,9 +226,7 @@ func TestBedrockEndpoint(t *testing.T) {
 	})}
 	_, err := call(t.Context(), t, newBedrock(t, BedrockConfig{HTTPClient: client}), request(false))
 	wantFailure(t, err, Broken, 0) // who knows what a transport of another kind has sent
-	if host != "bedrock-runtime.eu-west-1.amazonaws.com" || !strings.HasPrefix(auth, "AWS4-HMAC-SHA256") {
-		t.Errorf("called %s with %q", host, auth)
-	}
+	check.That(t, host == "bedrock-runtime.eu-west-1.amazonaws.com" && strings.HasPrefix(auth, "AWS4-HMAC-SHA256"), "called %s with %q", host, auth)
 }
 
 func TestBedrockWithoutCredentials(t *testing.T) {
@@ -243,9 +237,7 @@ func TestBedrockWithoutCredentials(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		_, err := call(t.Context(), t, b, request(stream))
 		wantFailure(t, err, Unreachable, 0)
-		if calls.Load() != 0 || !strings.Contains(err.Error(), "expired") {
-			t.Errorf("%v after %d requests", err, calls.Load())
-		}
+		check.That(t, calls.Load() == 0 && strings.Contains(err.Error(), "expired"), "%v after %d requests", err, calls.Load())
 	}
 }
 
@@ -262,9 +254,7 @@ func TestBedrockStreams(t *testing.T) {
 	unmodelled.Headers.Set(":error-code", eventstream.StringValue("Internal"))
 	unmodelled.Headers.Set(":error-message", eventstream.StringValue(testPrompt))
 	var broken bytes.Buffer
-	if err := eventstream.NewEncoder().Encode(&broken, unmodelled); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, eventstream.NewEncoder().Encode(&broken, unmodelled))
 	for _, tt := range []struct {
 		name, body string
 		want       Part
@@ -319,18 +309,15 @@ func TestBedrockStreams(t *testing.T) {
 			got, err := call(t.Context(), t, d.make(t, url, nil), request(true))
 			if tt.failure != "" {
 				wantFailure(t, err, Broken, 200)
-				if want := "provider broken (status 200): " + tt.failure; err.Error() != want {
-					t.Errorf("%v, want %s", err, want)
-				}
+				want := "provider broken (status 200): " + tt.failure
+				check.That(t, err.Error() == want, "%v, want %s", err, want)
 			} else if err != io.EOF {
 				t.Error(err)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if n := calls.Load(); n != 1 {
-				t.Errorf("%d requests for one call", n)
-			}
+			check.Equal(t, calls.Load(), 1, "requests for one call")
 		})
 	}
 }
@@ -353,17 +340,13 @@ func TestBedrockStreamsAreBounded(t *testing.T) {
 				}
 			})
 			a, err := d.make(t, url, nil).Call(t.Context(), request(true))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			defer a.Close()
 			for err == nil {
 				_, err = a.Next()
 			}
-			check(t, err)
-			if !errors.Is(err, errTooLarge) {
-				t.Errorf("got %v, want %v", err, errTooLarge)
-			}
+			wantSafe(t, err)
+			check.That(t, errors.Is(err, errTooLarge), "got %v, want %v", err, errTooLarge)
 		})
 	}
 }
@@ -403,18 +386,15 @@ func TestBedrockWhole(t *testing.T) {
 			got, err := call(t.Context(), t, d.make(t, url, nil), request(false))
 			if tt.failure != "" {
 				wantFailure(t, err, Broken, 200)
-				if want := "provider broken (status 200): " + tt.failure; err.Error() != want {
-					t.Errorf("%v, want %s", err, want)
-				}
+				want := "provider broken (status 200): " + tt.failure
+				check.That(t, err.Error() == want, "%v, want %s", err, want)
 			} else if err != io.EOF {
 				t.Error(err)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if n := calls.Load(); n != 1 {
-				t.Errorf("%d requests for one call", n)
-			}
+			check.Equal(t, calls.Load(), 1, "requests for one call")
 		})
 	}
 }
@@ -433,8 +413,6 @@ func FuzzBedrockAnswer(f *testing.F) {
 			t.Fatalf("usage %+v", *p.Usage)
 		}
 		checkReason(t, p)
-		if err == io.EOF && p.FinishReason == "" {
-			t.Fatal("an answer without a finish reason")
-		}
+		check.Must(t, err != io.EOF || p.FinishReason != "", "an answer without a finish reason")
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // canned is a client that answers with body without a network.
@@ -26,18 +28,14 @@ func BenchmarkAnswer(b *testing.B) {
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			o, err := NewOpenAI(OpenAIConfig{BaseURL: "http://provider.test", HTTPClient: canned(bb.contentType, bb.body)})
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.OK(b, err)
 			b.ReportAllocs()
 			for b.Loop() {
 				a, err := o.Call(b.Context(), request(bb.name == "streamed"))
 				for err == nil {
 					_, err = a.Next()
 				}
-				if err != io.EOF {
-					b.Fatal(err)
-				}
+				check.Must(b, err == io.EOF, "%v", err)
 			}
 		})
 	}

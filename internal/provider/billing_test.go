@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Which error statuses are free, told by a provider that bills its errors (some) and
@@ -27,14 +29,10 @@ func TestMayBill(t *testing.T) {
 		statuses[status] = some
 	}
 	for status, want := range statuses {
-		if got := (rule{mayBill(status, "overloaded", true), mayBill(status, "", false)}); got != want {
-			t.Errorf("status %d: %+v, want %+v", status, got, want)
-		}
+		check.Equal(t, (rule{mayBill(status, "overloaded", true), mayBill(status, "", false)}), want, "status %d", status)
 	}
 	for _, status := range []int{400, 408, 424, 429, 500, 503} {
-		if !mayBill(status, "ModelTimeoutException", false) {
-			t.Errorf("a model that timed out is free with status %d", status)
-		}
+		check.That(t, mayBill(status, "ModelTimeoutException", false), "a model that timed out is free with status %d", status)
 	}
 }
 

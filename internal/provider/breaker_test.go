@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // script is a provider whose calls end as they are told.
@@ -117,9 +119,8 @@ func TestBreaker(t *testing.T) {
 			p := WithBreaker(s)
 			for i, step := range test.steps {
 				s.next = step
-				if err := use(p); errors.Is(err, ErrDown) {
-					t.Fatalf("open after %d calls", i)
-				}
+				err := use(p)
+				check.Must(t, !errors.Is(err, ErrDown), "open after %d calls", i)
 			}
 			s.next = good
 			err := use(p)
@@ -168,9 +169,8 @@ func TestBreakerOnTheWire(t *testing.T) {
 				if opens := errors.Is(err, ErrDown); opens != test.opens {
 					t.Errorf("opens: %t (%v), want %t", opens, err, test.opens)
 				}
-				if n := calls.Load(); test.opens && n != failuresToOpen || !test.opens && n != failuresToOpen+1 {
-					t.Errorf("%d requests", n)
-				}
+				n := calls.Load()
+				check.That(t, (!test.opens || n == failuresToOpen) && (test.opens || n == failuresToOpen+1), "%d requests", n)
 			})
 		}
 	}
@@ -202,9 +202,7 @@ func TestBreakerRecovers(t *testing.T) {
 		time.Sleep(openFor + time.Millisecond)
 		s.next = func() (Answer, error) { return &ending{2, io.EOF}, nil }
 		asking, err := p.Call(t.Context(), Request{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if err := use(p); !errors.Is(err, ErrDown) {
 			t.Errorf("two ask at once: %v", err)
 		}
@@ -214,9 +212,8 @@ func TestBreakerRecovers(t *testing.T) {
 		}
 		s.next = func() (Answer, error) { return nil, &Error{Failure: Unreachable} }
 		for range failuresToOpen - 1 {
-			if err := use(p); errors.Is(err, ErrDown) {
-				t.Fatal("still half open after an answer")
-			}
+			err := use(p)
+			check.Must(t, !errors.Is(err, ErrDown), "still half open after an answer")
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // dialect is a provider's protocol: what a server that speaks it says and how it
@@ -76,9 +77,8 @@ func splitAfter(s, sep string) []string {
 }
 
 func judgeOpenAI(t *testing.T, r *http.Request, body []byte) {
-	if r.URL.Path != "/v1/chat/completions" || r.Header.Get("Authorization") != "Bearer "+testKey || !bytes.Contains(body, []byte(`"max_completion_tokens":100`)) {
-		t.Errorf("strange request %s %s", r.URL, body)
-	}
+	check.That(t, r.URL.Path == "/v1/chat/completions" && r.Header.Get("Authorization") == "Bearer "+testKey && bytes.Contains(body, []byte(`"max_completion_tokens":100`)),
+		"strange request %s %s", r.URL, body)
 }
 
 // conform runs a test for each dialect, as a stream and not.
@@ -97,9 +97,7 @@ func (d dialect) serve(t *testing.T, h http.HandlerFunc) (url string, calls *ato
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		check.That(t, err == nil, "%v", err)
 		d.judge(t, r, body)
 		h(w, r)
 	}))
@@ -132,15 +130,11 @@ func TestAnswers(t *testing.T) {
 	conform(t, func(t *testing.T, d dialect, stream bool) {
 		url, calls := d.serve(t, d.answer(stream, d.all(stream)))
 		got, err := call(t.Context(), t, d.make(t, url, nil), request(stream))
-		if err != io.EOF {
-			t.Error(err)
-		}
+		check.That(t, err == io.EOF, "%v", err)
 		if diff := cmp.Diff(usualAnswer, got); diff != "" {
 			t.Error(diff)
 		}
-		if n := calls.Load(); n != 1 {
-			t.Errorf("%d requests for one call", n)
-		}
+		check.Equal(t, calls.Load(), 1, "requests for one call")
 	})
 }
 
@@ -174,22 +168,14 @@ func TestCutAtEveryByte(t *testing.T) {
 				want++
 				got, err := call(t.Context(), t, p, request(stream))
 				var e *Error
-				if errors.As(err, &e) && e.Begun != (n > 0) {
-					t.Fatalf("%d bytes (cut %t): begun %t", n, cut, e.Begun)
-				}
+				check.Must(t, !errors.As(err, &e) || e.Begun == (n > 0), "%d bytes (cut %t): %v", n, cut, err)
 				if n >= complete {
-					if err != io.EOF || !cmp.Equal(got, usualAnswer) {
-						t.Fatalf("%d of %d bytes (cut %t): %+v, %v", n, complete, cut, got, err)
-					}
+					check.Must(t, err == io.EOF && cmp.Equal(got, usualAnswer), "%d of %d bytes (cut %t): %+v, %v", n, complete, cut, got, err)
 					continue
 				}
 				wantFailure(t, err, Broken, 200)
-				if !strings.HasPrefix(testAnswer, got.Content) || got.Usage != nil && got.FinishReason == "" {
-					t.Fatalf("%d bytes (cut %t): %+v", n, cut, got)
-				}
-				if t.Failed() {
-					t.Fatalf("%d of %d bytes (cut %t): %+v, %v", n, complete, cut, got, err)
-				}
+				check.Must(t, strings.HasPrefix(testAnswer, got.Content) && (got.Usage == nil || got.FinishReason != ""), "%d bytes (cut %t): %+v", n, cut, got)
+				check.Must(t, !t.Failed(), "%d of %d bytes (cut %t): %+v, %v", n, complete, cut, got, err)
 			}
 		}
 		if n := calls.Load(); n != want {
@@ -205,9 +191,7 @@ func TestCutAtEveryEvent(t *testing.T) {
 				url, _ := d.serve(t, d.answer(true, strings.Join(d.events[:n], "")))
 				got, err := call(t.Context(), t, d.make(t, url, nil), request(true))
 				if n >= d.complete {
-					if err != io.EOF || !cmp.Equal(got, usualAnswer) {
-						t.Errorf("%d events: %+v, %v", n, got, err)
-					}
+					check.That(t, err == io.EOF && cmp.Equal(got, usualAnswer), "%d events: %+v, %v", n, got, err)
 					continue
 				}
 				wantFailure(t, err, Broken, 200)
@@ -225,16 +209,10 @@ func TestErrorInAStream(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/after %d", d.name, n), func(t *testing.T) {
 				url, calls := d.serve(t, d.answer(true, strings.Join(d.events[:n], "")+d.failing+strings.Join(d.events[n:], "")))
 				got, err := call(t.Context(), t, d.make(t, url, nil), request(true))
-				if err == nil || err.Error() != d.failingText || calls.Load() != 1 {
-					t.Errorf("%v after %d requests, want %s", err, calls.Load(), d.failingText)
-				}
+				check.That(t, err != nil && err.Error() == d.failingText && calls.Load() == 1, "%v after %d requests, want %s", err, calls.Load(), d.failingText)
 				var e *Error
-				if !errors.As(err, &e) || !e.Begun || !strings.HasSuffix(d.failingText, "code "+e.Code) {
-					t.Errorf("%+v", e)
-				}
-				if !strings.HasPrefix(testAnswer, got.Content) || got.FinishReason != "" && n < d.complete-2 {
-					t.Errorf("a failed answer goes on: %+v", got)
-				}
+				check.That(t, errors.As(err, &e) && e.Begun && strings.HasSuffix(d.failingText, "code "+e.Code), "%+v", e)
+				check.That(t, strings.HasPrefix(testAnswer, got.Content) && (got.FinishReason == "" || n >= d.complete-2), "a failed answer goes on: %+v", got)
 			})
 		}
 	}
@@ -283,12 +261,8 @@ func TestRefusals(t *testing.T) {
 			})
 			_, err := call(t.Context(), t, d.make(t, url, nil), request(stream))
 			wantFailure(t, err, Refused, tt.status)
-			if err == nil || err.Error() != tt.want {
-				t.Errorf("%v, want %s", err, tt.want)
-			}
-			if n := calls.Load(); n != 1 {
-				t.Errorf("%d requests on status %d", n, tt.status)
-			}
+			check.That(t, err != nil && err.Error() == tt.want, "%v, want %s", err, tt.want)
+			check.Equal(t, calls.Load(), 1, "requests on status %d", tt.status)
 		}
 	})
 }
@@ -312,12 +286,8 @@ func TestWrongAnswers(t *testing.T) {
 				url, calls := d.serve(t, answer)
 				_, err := call(t.Context(), t, d.make(t, url, nil), request(stream))
 				var e *Error
-				if !errors.As(err, &e) || e.Failure != Broken || calls.Load() != 1 {
-					t.Errorf("%v after %d requests", err, calls.Load())
-				}
-				if name == "too large" && d.wholeType == "application/json" && !stream && !errors.Is(err, errTooLarge) {
-					t.Errorf("got %v, want %v", err, errTooLarge)
-				}
+				check.That(t, errors.As(err, &e) && e.Failure == Broken && calls.Load() == 1, "%v after %d requests", err, calls.Load())
+				check.That(t, name != "too large" || d.wholeType != "application/json" || stream || errors.Is(err, errTooLarge), "got %v, want %v", err, errTooLarge)
 			})
 		}
 	})
@@ -335,9 +305,7 @@ func TestNothingIsSent(t *testing.T) {
 		cancel()
 		_, err = call(ctx, t, d.make(t, url, nil), request(stream))
 		wantFailure(t, err, Unreachable, 0)
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%v hides its cause", err)
-		}
+		check.That(t, errors.Is(err, context.Canceled), "%v hides its cause", err)
 		for name, change := range map[string]func(*Request){
 			"no model":    func(r *Request) { r.Model = "" },
 			"no messages": func(r *Request) { r.Messages = nil },
@@ -350,9 +318,7 @@ func TestNothingIsSent(t *testing.T) {
 				t.Error(name)
 			}
 		}
-		if n := calls.Load(); n != 0 {
-			t.Errorf("%d requests were sent", n)
-		}
+		check.Equal(t, calls.Load(), 0, "requests were sent")
 	})
 }
 
@@ -366,9 +332,7 @@ func TestDeadlines(t *testing.T) {
 			})
 			_, err := call(ctx, t, d.make(t, url, nil), request(stream))
 			wantFailure(t, err, Timeout, 0)
-			if !errors.Is(err, context.DeadlineExceeded) || calls.Load() != 1 || err.(*Error).Begun {
-				t.Errorf("%v, %d requests", err, calls.Load())
-			}
+			check.That(t, errors.Is(err, context.DeadlineExceeded) && calls.Load() == 1 && !err.(*Error).Begun, "%v, %d requests", err, calls.Load())
 		})
 		t.Run("after the head", func(t *testing.T) {
 			ctx := newDeadline(t)
@@ -387,9 +351,7 @@ func TestDeadlines(t *testing.T) {
 			url, _ := d.serve(t, hang(d.answer(stream, sent)))
 			got, err := call(ctx, t, d.make(t, url, ctx.passing(len(sent))), request(stream))
 			wantFailure(t, err, Timeout, 200)
-			if stream && got.Content != testAnswer || !err.(*Error).Begun {
-				t.Errorf("%+v, %+v", got, err)
-			}
+			check.That(t, (!stream || got.Content == testAnswer) && err.(*Error).Begun, "%+v, %+v", got, err)
 		})
 	})
 }
@@ -402,9 +364,8 @@ func TestLabelsDoNotMatter(t *testing.T) {
 				for _, status := range []int{200, 201, 206} {
 					url, _ := d.serve(t, labelled(status, label, d.all(stream)))
 					got, err := call(t.Context(), t, d.make(t, url, nil), request(asked))
-					if diff := cmp.Diff(usualAnswer, got); err != io.EOF || diff != "" {
-						t.Errorf("%d %s, asked for a stream %t: %v %s", status, label, asked, err, diff)
-					}
+					diff := cmp.Diff(usualAnswer, got)
+					check.That(t, err == io.EOF && diff == "", "%d %s, asked for a stream %t: %v %s", status, label, asked, err, diff)
 				}
 			}
 			url, _ := d.serve(t, labelled(200, d.wholeType, "<html>PROMPT</html>"))
@@ -435,12 +396,10 @@ func TestEndedAnswersAreNotWaitedFor(t *testing.T) {
 				url, _ := d.serve(t, hang(d.answer(true, strings.Join(tt.events, ""))))
 				begun := time.Now()
 				got, err := call(t.Context(), t, d.make(t, url, nil), request(true))
-				if diff := cmp.Diff(tt.want, got); err != io.EOF || diff != "" {
-					t.Errorf("%v %s", err, diff)
-				}
-				if took := time.Since(begun); took < tt.least || took > tt.longest {
-					t.Errorf("it took %s", took)
-				}
+				diff := cmp.Diff(tt.want, got)
+				check.That(t, err == io.EOF && diff == "", "%v %s", err, diff)
+				took := time.Since(begun)
+				check.That(t, took >= tt.least && took <= tt.longest, "it took %s", took)
 			})
 		}
 	}
@@ -453,9 +412,7 @@ func TestFailedAnswersAreNotWaitedFor(t *testing.T) {
 			t.Parallel()
 			url, _ := d.serve(t, hang(d.answer(true, d.events[0]+d.failing)))
 			_, err := call(t.Context(), t, d.make(t, url, nil), request(true))
-			if err == nil || err.Error() != d.failingText {
-				t.Errorf("%v, want %s", err, d.failingText)
-			}
+			check.That(t, err != nil && err.Error() == d.failingText, "%v, want %s", err, d.failingText)
 		})
 	}
 }
@@ -480,9 +437,7 @@ func TestCallersLeave(t *testing.T) {
 			url, _ := d.serve(t, hang(d.answer(true, text)))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			a, err := d.make(t, url, nil).Call(ctx, request(true))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			defer a.Close()
 			if p, err := a.Next(); err != nil || p.Content == "" {
 				t.Fatalf("%+v, %v", p, err)
@@ -494,7 +449,7 @@ func TestCallersLeave(t *testing.T) {
 					t.Errorf("after the caller has left comes %+v", p)
 				}
 			}
-			check(t, err)
+			wantSafe(t, err)
 			wantFailure(t, err, Cancelled, 200)
 		})
 		t.Run(d.name+"/close", func(t *testing.T) {
@@ -504,9 +459,7 @@ func TestCallersLeave(t *testing.T) {
 				close(left)
 			})
 			a, err := d.make(t, url, nil).Call(t.Context(), request(true))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			if _, err := a.Next(); err != nil {
 				t.Fatal(err)
 			}
@@ -543,9 +496,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 		for range 8 {
 			call(t.Context(), t, p, request(stream))
 		}
-		if n := opened.Load(); n != 1 {
-			t.Errorf("%d connections", n)
-		}
+		check.Equal(t, opened.Load(), 1, "connections")
 	})
 }
 
@@ -570,16 +521,12 @@ func TestNoVariableChangesACall(t *testing.T) {
 	conform(t, func(t *testing.T, d dialect, stream bool) {
 		url, calls := d.serve(t, d.answer(stream, d.all(stream)))
 		_, err := call(t.Context(), t, d.make(t, url, nil), request(stream))
-		if err != io.EOF || calls.Load() != 1 {
-			t.Errorf("%v; %d calls", err, calls.Load())
-		}
+		check.That(t, err == io.EOF && calls.Load() == 1, "%v; %d calls", err, calls.Load())
 		failing, calls := d.serve(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) })
 		_, err = call(t.Context(), t, d.make(t, failing, nil), request(stream))
 		if wantFailure(t, err, Refused, 503); calls.Load() != 1 {
 			t.Errorf("%d requests for one call", calls.Load())
 		}
 	})
-	if n := astray.Load(); n != 0 {
-		t.Errorf("%d requests went astray", n)
-	}
+	check.Equal(t, astray.Load(), 0, "requests went astray")
 }

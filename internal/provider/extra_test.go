@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // What the owner adds goes with every request, beside what the client says itself.
@@ -53,17 +55,14 @@ func TestSettingsOnTheWire(t *testing.T) {
 			url, calls := server(t, func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				var got, want map[string]any
-				if json.Unmarshal(body, &got) != nil || json.Unmarshal([]byte(tt.body), &want) != nil {
-					t.Fatalf("sent %s", body)
-				}
+				check.Must(t, json.Unmarshal(body, &got) == nil && json.Unmarshal([]byte(tt.body), &want) == nil, "sent %s", body)
 				delete(got, "messages")
 				if g, w := string(mustJSON(t, got)), string(mustJSON(t, want)); g != w || r.RequestURI != tt.uri {
 					t.Errorf("sent to %s: %s, want to %s: %s", r.RequestURI, g, tt.uri, w)
 				}
 				for name, want := range tt.headers {
-					if got := r.Header.Values(name); strings.Join(got, "|") != want {
-						t.Errorf("%s is %q, want %q", name, got, want)
-					}
+					got := r.Header.Values(name)
+					check.That(t, strings.Join(got, "|") == want, "%s is %q, want %q", name, got, want)
 				}
 				w.WriteHeader(http.StatusTeapot)
 			})
@@ -82,9 +81,7 @@ func TestSettingsOnTheWire(t *testing.T) {
 func mustJSON(t *testing.T, v any) []byte {
 	t.Helper()
 	b, err := encodeJSON(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return b
 }
 
@@ -105,7 +102,5 @@ func TestExtraThatIsNone(t *testing.T) {
 
 // No variable puts a proxy, which reads prompts and keys, between us and a provider.
 func TestNoProxy(t *testing.T) {
-	if newHTTPClient().Transport.(*http.Transport).Proxy != nil {
-		t.Error("calls go through a proxy if the environment says so")
-	}
+	check.That(t, newHTTPClient().Transport.(*http.Transport).Proxy == nil, "calls go through a proxy if the environment says so")
 }

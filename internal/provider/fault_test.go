@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // What servers find wrong with a request is known by their codes, by what hides behind
@@ -64,12 +66,9 @@ func TestFaults(t *testing.T) {
 				for _, stream := range []bool{false, true} {
 					_, err := call(t.Context(), t, p, request(stream))
 					e, ok := err.(*Error)
-					if !ok || e.Status != tt.status || e.Fault != tt.fault || e.Param != tt.param || e.Failure != Refused {
-						t.Errorf("%T, stream %t: %+v, want %q of %q", p, stream, err, tt.fault, tt.param)
-					}
-					if tt.param != "" && !strings.HasSuffix(err.Error(), "param "+tt.param) {
-						t.Errorf("the log has %q", err)
-					}
+					check.That(t, ok && e.Status == tt.status && e.Fault == tt.fault && e.Param == tt.param && e.Failure == Refused,
+						"%T, stream %t: %+v, want %q of %q", p, stream, err, tt.fault, tt.param)
+					check.That(t, tt.param == "" || strings.HasSuffix(err.Error(), "param "+tt.param), "the log has %q", err)
 				}
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // labelled answers body with a status and a content type.
@@ -40,18 +41,15 @@ func TestAnswersAreJudgedByTheirFirstBytes(t *testing.T) {
 				for _, stream := range []bool{false, true} {
 					got, err := call(t.Context(), t, client(t, url), request(stream))
 					if strings.Contains(name, "JSON") || strings.Contains(name, "events") {
-						if diff := cmp.Diff(answered("stop", usage), got); err != io.EOF || diff != "" {
-							t.Errorf("%s as %q, %d, stream %t: %v %s", name, contentType, status, stream, err, diff)
-						}
+						diff := cmp.Diff(answered("stop", usage), got)
+						check.That(t, err == io.EOF && diff == "", "%s as %q, %d, stream %t: %v %s", name, contentType, status, stream, err, diff)
 						continue
 					}
 					if wantFailure(t, err, Broken, status); t.Failed() {
 						t.Fatalf("%s as %q", name, contentType)
 					}
 				}
-				if n := calls.Load(); n != 2 {
-					t.Errorf("%d requests for 2 calls", n)
-				}
+				check.Equal(t, calls.Load(), 2, "requests for 2 calls")
 			}
 			if name == "blanks without an end" {
 				break
@@ -165,9 +163,7 @@ func TestFinishReasons(t *testing.T) {
 		if errors.As(err, &failed) {
 			got += "!" + failed.code
 		}
-		if got != want {
-			t.Errorf("%v is %q, want %q", said, got, want)
-		}
+		check.Equal(t, got, want, "%v is", said)
 	}
 	if reason, unknown, err := readReason([]any{"stop"}); reason != "stop" || unknown != "other" || err != nil {
 		t.Errorf("a list is %s %s %v", reason, unknown, err)
@@ -195,12 +191,9 @@ func TestAnswersAreOverWhenTheyHaveEnded(t *testing.T) {
 			begun := time.Now()
 			got, err := call(t.Context(), t, client(t, url), request(true))
 			took := time.Since(begun)
-			if diff := cmp.Diff(tt.want, got); err != io.EOF || diff != "" {
-				t.Errorf("%v %s", err, diff)
-			}
-			if took > tt.within || tt.want.Usage == nil && took < usageWait {
-				t.Errorf("it took %s", took)
-			}
+			diff := cmp.Diff(tt.want, got)
+			check.That(t, err == io.EOF && diff == "", "%v %s", err, diff)
+			check.That(t, took <= tt.within && (tt.want.Usage != nil || took >= usageWait), "it took %s", took)
 		})
 	}
 	// What comes after all is part of the answer. Keep-alives do not prolong the wait.
@@ -219,9 +212,8 @@ func TestAnswersAreOverWhenTheyHaveEnded(t *testing.T) {
 			}
 		})
 		got, err := call(t.Context(), t, client(t, url), request(true))
-		if diff := cmp.Diff(usualAnswer, got); err != io.EOF || diff != "" {
-			t.Errorf("%v %s", err, diff)
-		}
+		diff := cmp.Diff(usualAnswer, got)
+		check.That(t, err == io.EOF && diff == "", "%v %s", err, diff)
 	})
 }
 
@@ -237,9 +229,8 @@ func TestPiecesOfWholeAnswers(t *testing.T) {
 		}
 	})
 	got, err := call(t.Context(), t, client(t, url), request(true))
-	if diff := cmp.Diff(usualAnswer, got); err != io.EOF || diff != "" {
-		t.Errorf("%v %s", err, diff)
-	}
+	diff := cmp.Diff(usualAnswer, got)
+	check.That(t, err == io.EOF && diff == "", "%v %s", err, diff)
 }
 
 // Events that say nothing do not go on for ever.
@@ -265,9 +256,7 @@ func TestCacheReads(t *testing.T) {
 		`"input_tokens":100,"cache_read_input_tokens":900,"prompt_tokens_details":{"x":true}`: {CachedInput: 900},
 	} {
 		want.Input, want.Output = 1000, 10
-		if diff := cmp.Diff(&want, readUsage(`{"prompt_tokens":1000,"completion_tokens":10,`+details+`}`, true)); diff != "" {
-			t.Errorf("%s: %s", details, diff)
-		}
+		check.Equal(t, cmp.Diff(&want, readUsage(`{"prompt_tokens":1000,"completion_tokens":10,`+details+`}`, true)), "", "%s", details)
 	}
 	// By Anthropic's names input is what was neither read from a cache nor written to one.
 	for usage, want := range map[string]*price.Usage{
@@ -277,9 +266,7 @@ func TestCacheReads(t *testing.T) {
 		`{"input_tokens":-1,"output_tokens":10}`:                                                                    nil,
 		`{"input_tokens":9,"cache_read_input_tokens":-1,"output_tokens":10}`:                                        nil,
 	} {
-		if diff := cmp.Diff(want, readUsage(usage, true)); diff != "" {
-			t.Errorf("%s: %s", usage, diff)
-		}
+		check.Equal(t, cmp.Diff(want, readUsage(usage, true)), "", "%s", usage)
 	}
 }
 
@@ -295,9 +282,8 @@ func TestShapesInOnePiece(t *testing.T) {
 			want.FinishReason = "stop"
 		}
 		got, err := parseCompletionWhole(fmt.Appendf(nil, `{"choices":[{%s}]}`, choice))
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("%s: %v %s", choice, err, diff)
-		}
+		diff := cmp.Diff(want, got)
+		check.That(t, err == nil && diff == "", "%s: %v %s", choice, err, diff)
 	}
 	// Lines of JSON in place of events.
 	lines := strings.NewReplacer("data: ", "", "\n\n", "\n").Replace(roleEvent + textEvents + finishEvent + usageEvent)
@@ -308,8 +294,7 @@ func TestShapesInOnePiece(t *testing.T) {
 		first + `{"error":{"code":"busy"}}` + lines: saidFailure{"busy"},
 	} {
 		got, err := parseCompletionWhole([]byte(body))
-		if err != want || err == nil && !cmp.Equal(got, usualAnswer) || err != nil && got.FinishReason != "" || !strings.Contains(body, "ANS") == strings.Contains(got.Content, "ANS") {
-			t.Errorf("%s: %+v, %v, want %v", body, got, err, want)
-		}
+		check.That(t, err == want && (err != nil || cmp.Equal(got, usualAnswer)) && (err == nil || got.FinishReason == "") && !strings.Contains(body, "ANS") != strings.Contains(got.Content, "ANS"),
+			"%s: %+v, %v, want %v", body, got, err, want)
 	}
 }

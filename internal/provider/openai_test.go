@@ -20,6 +20,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // What must never be in an error. The servers below answer with the last two.
@@ -61,9 +62,7 @@ func client(t *testing.T, url string) *OpenAI {
 func clientWith(t *testing.T, cfg OpenAIConfig) *OpenAI {
 	t.Helper()
 	o, err := NewOpenAI(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if cfg.HTTPClient == nil {
 		t.Cleanup(o.client.CloseIdleConnections)
 	}
@@ -75,7 +74,7 @@ func call(ctx context.Context, t *testing.T, p Provider, req Request) (Part, err
 	t.Helper()
 	a, err := p.Call(ctx, req)
 	if err != nil {
-		check(t, err)
+		wantSafe(t, err)
 		return Part{}, err
 	}
 	defer a.Close()
@@ -86,18 +85,12 @@ func call(ctx context.Context, t *testing.T, p Provider, req Request) (Part, err
 			if _, again := a.Next(); again != err {
 				t.Errorf("after %v comes %v", err, again)
 			}
-			if p != (Part{}) {
-				t.Errorf("%v together with %+v", err, p)
-			}
-			check(t, err)
+			check.Equal(t, p, (Part{}), "%v together with", err)
+			wantSafe(t, err)
 			return all, err
 		}
-		if p == (Part{}) {
-			t.Error("empty part")
-		}
-		if all.Usage != nil || all.AtLeast != nil {
-			t.Errorf("after the usage comes %+v", p)
-		}
+		check.That(t, p != (Part{}), "empty part")
+		check.That(t, all.Usage == nil && all.AtLeast == nil, "after the usage comes %+v", p)
 		all.Content += p.Content
 		all.Refusal += p.Refusal
 		all.Reasoning += p.Reasoning
@@ -107,17 +100,13 @@ func call(ctx context.Context, t *testing.T, p Provider, req Request) (Part, err
 	}
 }
 
-// check holds err to the package's promise: io.EOF or an *Error without secrets.
-func check(t *testing.T, err error) {
+// wantSafe holds err to the package's promise: io.EOF or an *Error without secrets.
+func wantSafe(t *testing.T, err error) {
 	t.Helper()
 	var e *Error
-	if err != io.EOF && !errors.As(err, &e) {
-		t.Errorf("%v is no *Error", err)
-	}
+	check.That(t, err == io.EOF || errors.As(err, &e), "%v is no *Error", err)
 	for _, secret := range []string{testKey, testPrompt, testAnswer} {
-		if strings.Contains(err.Error(), secret) {
-			t.Errorf("%q contains %s", err, secret)
-		}
+		check.That(t, !strings.Contains(err.Error(), secret), "%q contains %s", err, secret)
 	}
 }
 
@@ -134,9 +123,7 @@ func unknown(reason string, usage *price.Usage) Part {
 func wantFailure(t *testing.T, err error, failure Failure, status int) {
 	t.Helper()
 	var e *Error
-	if !errors.As(err, &e) || e.Failure != failure || e.Status != status {
-		t.Errorf("got %v, want %s (status %d)", err, failure, status)
-	}
+	check.That(t, errors.As(err, &e) && e.Failure == failure && e.Status == status, "got %v, want %s (status %d)", err, failure, status)
 }
 
 func TestRequestOnTheWire(t *testing.T) {
@@ -223,12 +210,8 @@ func TestImpossibleRequestsAreNotSent(t *testing.T) {
 	cancel()
 	_, err := call(ctx, t, o, request(false))
 	wantFailure(t, err, Unreachable, 0)
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("%v hides its cause", err)
-	}
-	if n := calls.Load(); n != 0 {
-		t.Errorf("%d requests were sent", n)
-	}
+	check.That(t, errors.Is(err, context.Canceled), "%v hides its cause", err)
+	check.Equal(t, calls.Load(), 0, "requests were sent")
 }
 
 func TestNoVariableRedirectsTheCall(t *testing.T) {
@@ -239,9 +222,7 @@ func TestNoVariableRedirectsTheCall(t *testing.T) {
 	}
 	t.Setenv("OPENAI_API_KEY", "other")
 	_, err := call(t.Context(), t, client(t, url), request(false))
-	if err != io.EOF || calls.Load() != 1 || astray.Load() != 0 {
-		t.Errorf("%v; %d calls, %d astray", err, calls.Load(), astray.Load())
-	}
+	check.That(t, err == io.EOF && calls.Load() == 1 && astray.Load() == 0, "%v; %d calls, %d astray", err, calls.Load(), astray.Load())
 }
 
 func TestNewOpenAIRefuses(t *testing.T) {
@@ -348,9 +329,7 @@ func TestWholeAnswers(t *testing.T) {
 					t.Error(diff)
 				}
 			}
-			if n := calls.Load(); n != 2 {
-				t.Errorf("%d requests for 2 calls", n)
-			}
+			check.Equal(t, calls.Load(), 2, "requests for 2 calls")
 		})
 	}
 }
@@ -452,9 +431,7 @@ func TestStreams(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if n := calls.Load(); n != 1 {
-				t.Errorf("%d requests for one call", n)
-			}
+			check.Equal(t, calls.Load(), 1, "requests for one call")
 		})
 	}
 }
@@ -491,12 +468,8 @@ func TestStatuses(t *testing.T) {
 			})
 			_, err := call(t.Context(), t, client(t, url), request(stream))
 			wantFailure(t, err, tt.failure, tt.status)
-			if err == nil || err.Error() != tt.text {
-				t.Errorf("%v, want %s", err, tt.text)
-			}
-			if n := calls.Load(); n != 1 {
-				t.Errorf("%d requests on status %d", n, tt.status)
-			}
+			check.That(t, err != nil && err.Error() == tt.text, "%v, want %s", err, tt.text)
+			check.Equal(t, calls.Load(), 1, "requests on status %d", tt.status)
 		}
 	}
 }
@@ -511,9 +484,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		wantFailure(t, err, Refused, status)
 		_, err = call(t.Context(), t, client(t, url), request(false))
 		wantFailure(t, err, Refused, status)
-		if calls.Load() != 2 || followed.Load() != 0 {
-			t.Errorf("status %d: %d requests for 2 calls, %d elsewhere", status, calls.Load(), followed.Load())
-		}
+		check.That(t, calls.Load() == 2 && followed.Load() == 0, "status %d: %d requests for 2 calls, %d elsewhere", status, calls.Load(), followed.Load())
 	}
 }
 
@@ -554,13 +525,9 @@ func TestUnreachable(t *testing.T) {
 		silent := dialling(func(dialCtx context.Context) error { ctx.pass(); <-dialCtx.Done(); return dialCtx.Err() })
 		_, err := call(ctx, t, clientWith(t, OpenAIConfig{BaseURL: "http://provider.test", HTTPClient: silent}), request(true))
 		wantFailure(t, err, Unreachable, 0)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v hides its cause", err)
-		}
+		check.That(t, errors.Is(err, context.DeadlineExceeded), "%v hides its cause", err)
 	})
-	if n := sent.Load(); n != 0 {
-		t.Errorf("%d requests were sent", n)
-	}
+	check.Equal(t, sent.Load(), 0, "requests were sent")
 }
 
 // Whatever goes wrong once there is a connection may have been billed.
@@ -589,12 +556,8 @@ func TestConnectionLost(t *testing.T) {
 			})
 			_, err := call(t.Context(), t, client(t, url), request(false))
 			var e *Error
-			if !errors.As(err, &e) || e.Failure != Broken || !e.Billed() {
-				t.Errorf("got %v, want %s", err, Broken)
-			}
-			if n := calls.Load(); n != 1 {
-				t.Errorf("%d requests for one call", n)
-			}
+			check.That(t, errors.As(err, &e) && e.Failure == Broken && e.Billed(), "got %v, want %s", err, Broken)
+			check.Equal(t, calls.Load(), 1, "requests for one call")
 		})
 	}
 }
@@ -670,9 +633,7 @@ func TestDeadlineBeforeTheHead(t *testing.T) {
 	})
 	_, err := call(ctx, t, client(t, url), request(true))
 	wantFailure(t, err, Timeout, 0)
-	if !errors.Is(err, context.DeadlineExceeded) || calls.Load() != 1 {
-		t.Errorf("%v, %d requests", err, calls.Load())
-	}
+	check.That(t, errors.Is(err, context.DeadlineExceeded) && calls.Load() == 1, "%v, %d requests", err, calls.Load())
 }
 
 func TestDeadlineInAnAnswer(t *testing.T) {
@@ -735,9 +696,8 @@ func TestLeftoversAreNotWaitedFor(t *testing.T) {
 			url, _ := server(t, hang(head))
 			start := time.Now()
 			got, err := call(t.Context(), t, client(t, url), request(true))
-			if took := time.Since(start); took > 10*briefly {
-				t.Errorf("took %v", took)
-			}
+			took := time.Since(start)
+			check.That(t, took <= 10*briefly, "took %v", took)
 			if name == "error" {
 				wantFailure(t, err, Refused, 500)
 			} else if err != io.EOF || got.Usage == nil {
@@ -751,9 +711,7 @@ func TestCancelled(t *testing.T) {
 	url, _ := server(t, hang(answerSSE(textEvents)))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	a, err := client(t, url).Call(ctx, request(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer a.Close()
 	for _, want := range []string{"ANS", "WER"} {
 		if p, err := a.Next(); err != nil || p.Content != want {
@@ -762,7 +720,7 @@ func TestCancelled(t *testing.T) {
 	}
 	cancel(errors.New(testPrompt))
 	_, err = a.Next()
-	check(t, err)
+	wantSafe(t, err)
 	wantFailure(t, err, Cancelled, 200)
 }
 
@@ -784,9 +742,7 @@ func TestCloseLeavesTheProvider(t *testing.T) {
 		close(left)
 	})
 	a, err := client(t, url).Call(t.Context(), request(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if _, err := a.Next(); err != nil {
 		t.Fatal(err)
 	}
@@ -815,9 +771,7 @@ func TestCompressionBombs(t *testing.T) {
 		defer zipping.CloseIdleConnections()
 		_, err := call(t.Context(), t, clientWith(t, OpenAIConfig{BaseURL: url, HTTPClient: &http.Client{Transport: zipping}}), request(true))
 		wantFailure(t, err, Broken, 200)
-		if !errors.Is(err, errTooLarge) {
-			t.Errorf("got %v, want %v", err, errTooLarge)
-		}
+		check.That(t, errors.Is(err, errTooLarge), "got %v, want %v", err, errTooLarge)
 	}
 }
 
@@ -905,12 +859,8 @@ func FuzzAnswer(f *testing.F) {
 		checkPart := func(p Part, err error) {
 			var wire wireError
 			var said saidFailure
-			if err != nil && !errors.As(err, &wire) && !errors.As(err, &said) {
-				t.Fatalf("unsafe failure %v", err)
-			}
-			if err != nil && p.FinishReason != "" {
-				t.Fatalf("%v with finish reason %s", err, p.FinishReason)
-			}
+			check.Must(t, err == nil || errors.As(err, &wire) || errors.As(err, &said), "unsafe failure %v", err)
+			check.Must(t, err == nil || p.FinishReason == "", "%v with finish reason %s", err, p.FinishReason)
 			if p.AtLeast != nil && (!p.AtLeast.Valid() || p.AtLeast.Input == 0) {
 				t.Fatalf("at least %+v", *p.AtLeast)
 			}
@@ -921,9 +871,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		p, err := parseCompletionWhole([]byte(body))
 		checkPart(p, err)
-		if err == nil && p.FinishReason == "" {
-			t.Fatal("a whole answer without a finish reason")
-		}
+		check.Must(t, err != nil || p.FinishReason != "", "a whole answer without a finish reason")
 		var c completionChunks
 		for range 2 {
 			checkPart(c.read([]byte(body)))

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Rates in pico-dollars per token: a dollar per million tokens is 1,000,000.
@@ -82,9 +83,7 @@ func TestAnswersArePriced(t *testing.T) {
 	} {
 		t.Run(tt.file, func(t *testing.T) {
 			body, err := os.ReadFile(filepath.Join("testdata", "answers", tt.file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			var d dialect
 			for _, d = range dialects {
 				if strings.HasPrefix(tt.file, d.name) {
@@ -98,9 +97,7 @@ func TestAnswersArePriced(t *testing.T) {
 			}
 			url, _ := d.serve(t, d.answer(stream, answer))
 			got, err := call(t.Context(), t, d.make(t, url, nil), request(stream))
-			if err != io.EOF {
-				t.Fatal(err)
-			}
+			check.Must(t, err == io.EOF, "%v", err)
 			want := Part{Content: testAnswer, Reasoning: got.Reasoning, FinishReason: "stop", Usage: &tt.usage}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatal(diff)
@@ -108,9 +105,8 @@ func TestAnswersArePriced(t *testing.T) {
 			if cost := tt.rates.Cost(*got.Usage); cost != tt.cost {
 				t.Errorf("costs %d, want %d", cost, tt.cost)
 			}
-			if worst := tt.rates.WorstCase(got.Usage.Input, got.Usage.Output); worst < tt.cost {
-				t.Errorf("costs %d, more than its worst case %d", tt.cost, worst)
-			}
+			worst := tt.rates.WorstCase(got.Usage.Input, got.Usage.Output)
+			check.That(t, worst >= tt.cost, "costs %d, more than its worst case %d", tt.cost, worst)
 		})
 	}
 }
@@ -121,9 +117,7 @@ func frames(t *testing.T, lines []byte) string {
 	var b strings.Builder
 	for line := range strings.Lines(string(lines)) {
 		var event map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(line), &event); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, json.Unmarshal([]byte(line), &event))
 		for name, payload := range event {
 			b.WriteString(frame("event", name, string(payload)))
 		}

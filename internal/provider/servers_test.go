@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // recording is an answer in the shape in which a server gives it: "Yes, it is.", perhaps
@@ -29,15 +30,11 @@ type recording struct {
 
 func recordings(t testing.TB) []recording {
 	files, err := filepath.Glob("testdata/servers/*")
-	if err != nil || len(files) < 15 {
-		t.Fatalf("%d recordings: %v", len(files), err)
-	}
+	check.Must(t, err == nil && len(files) >= 15, "%d recordings: %v", len(files), err)
 	var all []recording
 	for _, file := range files {
 		body, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		all = append(all, recording{filepath.Base(file), string(body), filepath.Ext(file) == ".sse"})
 	}
 	return all
@@ -46,9 +43,7 @@ func recordings(t testing.TB) []recording {
 // read gives the whole answer in one part, and how it ended.
 func (r recording) read(t testing.TB) (Part, error) {
 	o, err := NewOpenAI(OpenAIConfig{BaseURL: "http://provider.test", HTTPClient: canned("", r.body)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	a, err := o.Call(t.Context(), request(r.stream))
 	var all Part
 	for err == nil {
@@ -81,9 +76,8 @@ func TestServers(t *testing.T) {
 			thought = "Hm."
 		}
 		p, err := r.read(t)
-		if err != io.EOF || p.Content != "Yes, it is." || p.Reasoning != thought || p.FinishReason != "stop" || p.Usage == nil || *p.Usage != want {
-			t.Errorf("%s: %v, %+v, usage %+v, want %+v", r.name, err, p, p.Usage, want)
-		}
+		check.That(t, err == io.EOF && p.Content == "Yes, it is." && p.Reasoning == thought && p.FinishReason == "stop" && p.Usage != nil && *p.Usage == want,
+			"%s: %v, %+v, usage %+v, want %+v", r.name, err, p, p.Usage, want)
 	}
 }
 
@@ -259,16 +253,12 @@ type lenient struct {
 func newLenient(t testing.TB) *lenient {
 	cmd := exec.Command("node", "testdata/openai.mjs")
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() {
 		in.Close()
 		if err := cmd.Wait(); err != nil {
@@ -293,9 +283,7 @@ func (l *lenient) shows(t testing.TB, r recording) string {
 	if err == nil {
 		err = json.Unmarshal(line, &shown)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return shown.Text
 }
 
@@ -304,16 +292,13 @@ func (l *lenient) shows(t testing.TB, r recording) string {
 func (l *lenient) holds(t testing.TB, r recording) {
 	p, err := r.read(t)
 	var e *Error
-	if err != io.EOF && !errors.As(err, &e) {
-		t.Fatalf("%v is no *Error: %s", err, r.body)
-	}
+	check.Must(t, err == io.EOF || errors.As(err, &e), "%v is no *Error: %s", err, r.body)
 	var said saidFailure
 	if errors.As(err, &said) { // what comes after a failure is no part of the answer
 		return
 	}
-	if shown := l.shows(t, r); !within(shown, p.Content) {
-		t.Errorf("%s: the text is %q (%v), OpenAI's client shows %q:\n%s", r.name, p.Content, err, shown, r.body)
-	}
+	shown := l.shows(t, r)
+	check.That(t, within(shown, p.Content), "%s: the text is %q (%v), OpenAI's client shows %q:\n%s", r.name, p.Content, err, shown, r.body)
 	charged := p.Usage
 	if charged == nil {
 		charged = p.AtLeast

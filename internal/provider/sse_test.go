@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func readEvents(r io.Reader, largest int, total int64) ([]string, error) {
@@ -60,9 +62,7 @@ func TestEventReader(t *testing.T) {
 				iotest.DataErrReader(strings.NewReader(tt.in)),
 			} {
 				got, err := readEvents(r, 100, 1000)
-				if err != io.EOF || !slices.Equal(got, tt.want) {
-					t.Errorf("got %q, %v; want %q, EOF", got, err, tt.want)
-				}
+				check.That(t, err == io.EOF && slices.Equal(got, tt.want), "got %q, %v; want %q, EOF", got, err, tt.want)
 			}
 		})
 	}
@@ -97,18 +97,14 @@ func TestEventReaderDoesNotWaitAfterCR(t *testing.T) {
 	defer r.Close()
 	go w.Write([]byte("data: a\r\n\r")) // the LF is late
 	data, err := newEventReader(r, 100, 1000).next()
-	if string(data) != "a" || err != nil {
-		t.Errorf("got %q, %v", data, err)
-	}
+	check.That(t, string(data) == "a" && err == nil, "got %q, %v", data, err)
 }
 
 func TestEventReaderPassesFailuresOn(t *testing.T) {
 	cut := errors.New("cut")
 	r := io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"), iotest.ErrReader(cut))
 	got, err := readEvents(r, 100, 1000)
-	if err != cut || !slices.Equal(got, []string{"a"}) {
-		t.Errorf("got %q, %v", got, err)
-	}
+	check.That(t, err == cut && slices.Equal(got, []string{"a"}), "got %q, %v", got, err)
 }
 
 // FuzzEventReader compares with a plain reading of the standard.
@@ -121,9 +117,7 @@ func FuzzEventReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		const largest = 50
 		got, err := readEvents(iotest.HalfReader(strings.NewReader(in)), largest, 1<<20)
-		if err != io.EOF && err != errTooLarge {
-			t.Fatalf("unexpected failure: %v", err)
-		}
+		check.Must(t, err == io.EOF || err == errTooLarge, "unexpected failure: %v", err)
 		text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(in)
 		var want, data []string
 		lines := strings.Split(text, "\n")
@@ -147,11 +141,7 @@ func FuzzEventReader(f *testing.F) {
 		if all := strings.Join(data, "\n"); err == io.EOF && isWholeObject([]byte(all)) {
 			want = append(want, all)
 		}
-		if err == io.EOF && !slices.Equal(got, want) {
-			t.Errorf("got %q, want %q", got, want)
-		}
-		if err == errTooLarge && (len(got) > len(want) || !slices.Equal(got, want[:len(got)])) {
-			t.Errorf("got %q, want a beginning of %q", got, want)
-		}
+		check.That(t, err != io.EOF || slices.Equal(got, want), "got %q, want %q", got, want)
+		check.That(t, err != errTooLarge || len(got) <= len(want) && slices.Equal(got, want[:len(got)]), "got %q, want a beginning of %q", got, want)
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestObject(t *testing.T) {
@@ -29,9 +31,8 @@ func TestObject(t *testing.T) {
 		for _, m := range members {
 			got = append(got, m.Name+"="+string(m.Value))
 		}
-		if s := strings.Join(got, " "); err == nil && s != tc.want || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %s, %v, want %s", tc.raw, s, err, tc.want)
-		}
+		s := strings.Join(got, " ")
+		check.That(t, (err != nil || s == tc.want) && (err == nil || strings.Contains(err.Error(), tc.want)), "%s: %s, %v, want %s", tc.raw, s, err, tc.want)
 	}
 }
 
@@ -43,9 +44,7 @@ func TestObjectOfAnySize(t *testing.T) {
 			fmt.Fprintf(&b, `"%d":0,`, i)
 		}
 		members, err := Object([]byte("{" + b.String() + `"x":0}`))
-		if err != nil || len(members) != n+1 {
-			t.Errorf("%d members: %d, %v", n+1, len(members), err)
-		}
+		check.That(t, err == nil && len(members) == n+1, "%d members: %d, %v", n+1, len(members), err)
 		for i := range n {
 			var twice *DuplicateError
 			if _, err := Object(fmt.Appendf(nil, `{%s"%d":1}`, b.String(), i)); !errors.As(err, &twice) || twice.Name != fmt.Sprint(i) {
@@ -67,30 +66,21 @@ func TestUnique(t *testing.T) {
 	} {
 		err := Unique([]byte(raw))
 		var twice *DuplicateError
-		if got := ""; errors.As(err, &twice) && twice.Name != want || err == nil && want != got {
-			t.Errorf("%s: %v, want %q", raw, err, want)
-		}
+		got := ""
+		check.That(t, (!errors.As(err, &twice) || twice.Name == want) && (err != nil || want == got), "%s: %v, want %q", raw, err, want)
 	}
-	if Unique([]byte(`{"a":1}{`)) == nil || Unique(nil) == nil {
-		t.Error("what is not one value is accepted")
-	}
+	check.That(t, Unique([]byte(`{"a":1}{`)) != nil && Unique(nil) != nil, "what is not one value is accepted")
 }
 
 func FuzzUnique(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":[1,{"c":null}]}}`))
 	f.Add([]byte(`{"a":1,"a":2}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if Unique(raw) == nil && !json.Valid(raw) {
-			t.Error("accepted what is not JSON")
-		}
+		check.That(t, Unique(raw) != nil || json.Valid(raw), "accepted what is not JSON")
 		if members, err := Object(raw); err == nil {
-			if !json.Valid(raw) {
-				t.Error("split what is not JSON")
-			}
+			check.That(t, json.Valid(raw), "split what is not JSON")
 			for _, m := range members {
-				if !json.Valid(m.Value) {
-					t.Error("a value is not JSON")
-				}
+				check.That(t, json.Valid(m.Value), "a value is not JSON")
 			}
 		}
 	})

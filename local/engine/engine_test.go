@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // npm fetches the engine of each system that it is published for: package.json and the
@@ -22,12 +24,8 @@ func TestPackaged(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile("../../package-lock.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &lock); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	check.OK(t, json.Unmarshal(text, &lock))
 	version := lock.Packages["node_modules/@dynoxide/linux-x64"].Version
 	for system, want := range map[string][]string{
 		"linux/amd64":   {"linux-x64/dynoxide"},
@@ -39,9 +37,7 @@ func TestPackaged(t *testing.T) {
 	} {
 		goos, goarch, _ := strings.Cut(system, "/")
 		got := packaged(goos, goarch)
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", system, got, want)
-		}
+		check.That(t, slices.Equal(got, want), "%s: %v, want %v", system, got, want)
 		found := false
 		for _, binary := range got {
 			name, _, _ := strings.Cut(binary, "/")
@@ -49,9 +45,7 @@ func TestPackaged(t *testing.T) {
 			p := lock.Packages["node_modules/@dynoxide/"+name]
 			found = found || p.Optional && version != "" && p.Version == version && slices.Equal(p.OS, []string{npmOS}) && slices.Equal(p.CPU, []string{npmCPU})
 		}
-		if !found {
-			t.Errorf("%s: package-lock.json has none of %v", system, got)
-		}
+		check.That(t, found, "%s: package-lock.json has none of %v", system, got)
 	}
 }
 
@@ -63,20 +57,14 @@ func TestInstalled(t *testing.T) {
 	deep := filepath.Join(project, "bin", "of it")
 	install := func(name string) string {
 		file := filepath.Join(project, "node_modules", "@dynoxide", filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, nil, 0o700)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, nil, 0o700)))
 		return file
 	}
 	names := packaged("darwin", "arm64")
-	if got := installed(names, elsewhere, deep); got != "" {
-		t.Errorf("found %s", got)
-	}
+	check.Equal(t, installed(names, elsewhere, deep), "", "found")
 	for _, name := range []string{"darwin-x64/dynoxide", "darwin-arm64/dynoxide"} {
 		want := install(name)
-		if got := installed(names, elsewhere, deep); got != want {
-			t.Errorf("found %q, want %q", got, want)
-		}
+		check.Equal(t, installed(names, elsewhere, deep), want, "found")
 	}
 }
 
@@ -85,26 +73,18 @@ func TestInstalled(t *testing.T) {
 func TestDatabaseIsPrivate(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "Daten für den \"Test\"")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(dir, 0o755))
 	for range 2 {
 		e, err := Start(t.Context(), Options{DataDir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if err := CreateLimitsTable(t.Context(), Client(e.URL), "limits"); err != nil {
 			t.Error(err)
 		}
 		files, err := filepath.Glob(filepath.Join(dir, "*"))
-		if err != nil || len(files) == 0 {
-			t.Errorf("no files: %v", err)
-		}
+		check.That(t, err == nil && len(files) != 0, "no files: %v", err)
 		for _, file := range files {
 			info, err := os.Stat(file)
-			if err != nil || info.Mode().Perm() != 0o600 {
-				t.Errorf("%v: %v", info, err)
-			}
+			check.That(t, err == nil && info.Mode().Perm() == 0o600, "%v: %v", info, err)
 			if err := os.Chmod(file, 0o644); err != nil {
 				t.Error(err)
 			}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestBuffered(t *testing.T) {
@@ -29,25 +31,17 @@ func TestBuffered(t *testing.T) {
 			t.Parallel()
 			test.answer.MultiValueHeaders = map[string][]string{"X-Several": {"1", "2"}}
 			g := New(Options{}, Buffered(func(_ context.Context, e events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
-				if e.Path != "/admin/fuse" {
-					t.Errorf("path %s", e.Path)
-				}
+				check.Equal(t, e.Path, "/admin/fuse", "path")
 				return test.answer, test.err
 			}))
 			server := httptest.NewServer(g)
 			defer server.Close()
 			res, err := http.Get(server.URL + "/admin/fuse")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			defer res.Body.Close()
 			body, err := io.ReadAll(res.Body)
-			if res.StatusCode != test.status || err != nil || test.body != "" && string(body) != test.body {
-				t.Errorf("%d %q, %v", res.StatusCode, body, err)
-			}
-			if test.status < 500 && strings.Join(res.Header["X-Several"], " ") != "1 2" {
-				t.Errorf("headers %v", res.Header)
-			}
+			check.That(t, res.StatusCode == test.status && err == nil && (test.body == "" || string(body) == test.body), "%d %q, %v", res.StatusCode, body, err)
+			check.That(t, test.status >= 500 || strings.Join(res.Header["X-Several"], " ") == "1 2", "headers %v", res.Header)
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // eventOf returns the event that the function got, nil if it was not called.
@@ -45,12 +46,9 @@ func TestEvent(t *testing.T) {
 	got, _ := eventOf(t, Options{Stage: "prod", Now: func() time.Time { return now }}, r)
 
 	c := &got.RequestContext
-	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(c.RequestID) {
-		t.Errorf("requestId %q is no UUID", c.RequestID)
-	}
-	if !regexp.MustCompile(`^[0-9A-Za-z+/]{15}=$`).MatchString(c.ExtendedRequestID) {
-		t.Errorf("extendedRequestId %q", c.ExtendedRequestID)
-	}
+	check.That(t, regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(c.RequestID),
+		"requestId %q is no UUID", c.RequestID)
+	check.That(t, regexp.MustCompile(`^[0-9A-Za-z+/]{15}=$`).MatchString(c.ExtendedRequestID), "extendedRequestId %q", c.ExtendedRequestID)
 	c.RequestID, c.ExtendedRequestID = "", ""
 	want := &events.APIGatewayProxyRequest{
 		Resource:   "/v1/{proxy+}",
@@ -92,12 +90,9 @@ func TestEventPaths(t *testing.T) {
 	}
 	for _, tt := range tests {
 		e, _ := eventOf(t, Options{Stage: tt.stage}, httptest.NewRequest("GET", tt.target, nil))
-		if e.Path != tt.path || e.RequestContext.Path != tt.public {
-			t.Errorf("stage %q, %s: path %s, public path %s", tt.stage, tt.target, e.Path, e.RequestContext.Path)
-		}
-		if e.QueryStringParameters != nil || e.MultiValueHeaders == nil {
-			t.Errorf("%s: not the real event's nulls", tt.target)
-		}
+		check.That(t, e.Path == tt.path && e.RequestContext.Path == tt.public,
+			"stage %q, %s: path %s, public path %s", tt.stage, tt.target, e.Path, e.RequestContext.Path)
+		check.That(t, e.QueryStringParameters == nil && e.MultiValueHeaders != nil, "%s: not the real event's nulls", tt.target)
 	}
 }
 
@@ -105,9 +100,7 @@ func TestEventBodies(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{"": "", "grüße": "grüße", "\xff\x00": "/wA="} {
 		e, _ := eventOf(t, Options{}, httptest.NewRequest("POST", "/", strings.NewReader(body)))
-		if e.Body != want || e.IsBase64Encoded != (want == "/wA=") {
-			t.Errorf("%q: %q, base64 %v", body, e.Body, e.IsBase64Encoded)
-		}
+		check.That(t, e.Body == want && e.IsBase64Encoded == (want == "/wA="), "%q: %q, base64 %v", body, e.Body, e.IsBase64Encoded)
 	}
 }
 
@@ -131,9 +124,8 @@ func TestSourceAddress(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("X-Demo-Address", "192.0.2.44")
 	e, _ := eventOf(t, Options{SourceIP: hook}, r)
-	if got := e.RequestContext.Identity.SourceIP; got != "192.0.2.44" || e.Headers["X-Forwarded-For"] != got {
-		t.Errorf("hook's address became %s, X-Forwarded-For %s", got, e.Headers["X-Forwarded-For"])
-	}
+	got := e.RequestContext.Identity.SourceIP
+	check.That(t, got == "192.0.2.44" && e.Headers["X-Forwarded-For"] == got, "hook's address became %s, X-Forwarded-For %s", got, e.Headers["X-Forwarded-For"])
 }
 
 func TestForwardedOverTLS(t *testing.T) {
@@ -143,9 +135,7 @@ func TestForwardedOverTLS(t *testing.T) {
 	r.TLS = &tls.ConnectionState{}
 	r.Header.Set("X-Forwarded-Proto", "http")
 	e, _ := eventOf(t, Options{}, r)
-	if e.Headers["X-Forwarded-Proto"] != "https" || e.Headers["X-Forwarded-Port"] != "443" {
-		t.Errorf("%v", e.Headers)
-	}
+	check.That(t, e.Headers["X-Forwarded-Proto"] == "https" && e.Headers["X-Forwarded-Port"] == "443", "%v", e.Headers)
 }
 
 func TestIdentity(t *testing.T) {
@@ -158,13 +148,10 @@ func TestIdentity(t *testing.T) {
 		return events.APIGatewayRequestIdentity{UserArn: "arn:aws:iam::123456789012:user/support", SourceIP: "ignored"}, nil
 	}}
 	e, _ := eventOf(t, opts, httptest.NewRequest("POST", "/admin/limits/clear", strings.NewReader("signed")))
-	if id := e.RequestContext.Identity; id.UserArn != "arn:aws:iam::123456789012:user/support" || id.SourceIP != "192.0.2.1" || e.Body != "signed" {
-		t.Errorf("identity %+v, body %q", id, e.Body)
-	}
+	id := e.RequestContext.Identity
+	check.That(t, id.UserArn == "arn:aws:iam::123456789012:user/support" && id.SourceIP == "192.0.2.1" && e.Body == "signed", "identity %+v, body %q", id, e.Body)
 	e, w := eventOf(t, opts, httptest.NewRequest("POST", "/admin/limits/clear", strings.NewReader("forged")))
-	if e != nil || w.Code != 403 || w.Body.String() != `{"message":"missing authentication token"}`+"\n" {
-		t.Errorf("%v, %d %s", e, w.Code, w.Body)
-	}
+	check.That(t, e == nil && w.Code == 403 && w.Body.String() == `{"message":"missing authentication token"}`+"\n", "%v, %d %s", e, w.Code, w.Body)
 }
 
 // What a handler sees behind both must be what the client sent.
@@ -172,27 +159,19 @@ func TestThroughBoth(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, Options{Stage: "prod"}, func(w http.ResponseWriter, r *http.Request) {
 		c, ok := lambdahttp.RequestContext(r.Context())
-		if !ok || c.Identity.SourceIP != "127.0.0.1" || !strings.HasPrefix(r.RemoteAddr, "127.0.0.1:") {
-			t.Errorf("source address %v, RemoteAddr %s", c, r.RemoteAddr)
-		}
+		check.That(t, ok && c.Identity.SourceIP == "127.0.0.1" && strings.HasPrefix(r.RemoteAddr, "127.0.0.1:"), "source address %v, RemoteAddr %s", c, r.RemoteAddr)
 		w.Header()["X-Method"] = []string{r.Method, r.Host, r.URL.EscapedPath(), r.URL.Query().Get("q")}
 		io.Copy(w, r.Body)
 	})
 	r, err := http.NewRequest("PUT", url+"/prod/v1/a%2Fb?q=%26%20b", strings.NewReader("\x00\xff binary"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	r.Host = "ai.example.com"
 	r.Header.Set("X-Forwarded-For", "198.51.100.99")
 	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if string(body) != "\x00\xff binary" || err != nil {
-		t.Errorf("body %q, %v", body, err)
-	}
+	check.That(t, string(body) == "\x00\xff binary" && err == nil, "body %q, %v", body, err)
 	if diff := cmp.Diff([]string{"PUT", "ai.example.com", "/v1/a%2Fb", "& b"}, resp.Header["X-Method"]); diff != "" {
 		t.Error(diff)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // serve starts a server with h behind a gateway, as `tokenfuse dev` has it.
@@ -45,9 +46,8 @@ func closeInTime(t *testing.T, g *Gateway) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := g.Close(ctx); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	err := g.Close(ctx)
+	check.That(t, err == nil, "Close: %v", err)
 }
 
 // The handler sends the next event only when the client has the last one.
@@ -64,13 +64,9 @@ func TestEventsArriveOneByOne(t *testing.T) {
 	})
 	client := http.Client{Timeout: 20 * time.Second} // an event that is held back fails the test
 	resp, err := client.Get(url + "/v1/stream")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer resp.Body.Close()
-	if got := resp.Header.Get("Content-Type"); got != "text/event-stream" {
-		t.Errorf("Content-Type %q", got)
-	}
+	check.Equal(t, resp.Header.Get("Content-Type"), "text/event-stream", "Content-Type")
 	lines := bufio.NewScanner(resp.Body)
 	for i := range 3 {
 		if lines.Scan(); lines.Text() != fmt.Sprintf("data: %d", i) {
@@ -98,9 +94,7 @@ func TestHeadersArriveBeforeBody(t *testing.T) {
 		<-received
 	})
 	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	close(received)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusTeapot || len(resp.Cookies()) != 2 {
@@ -132,9 +126,7 @@ func TestClientLeaves(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	resp, err := http.Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if _, err := io.ReadFull(resp.Body, make([]byte, 9)); err != nil {
 		t.Fatal(err)
 	}
@@ -157,9 +149,7 @@ func TestClientLeaves(t *testing.T) {
 func stall(t *testing.T, url string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { conn.Close() })
 	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	return conn
@@ -210,9 +200,7 @@ func TestPanics(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	resp, err := http.Get(url + "/early")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer resp.Body.Close()
 	var envelope struct {
 		Error struct{ Code string }
@@ -222,9 +210,7 @@ func TestPanics(t *testing.T) {
 	}
 
 	resp, err = http.Get(url + "/late")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); string(body) != "half" || err != io.ErrUnexpectedEOF {
 		t.Errorf("after headers: %q, %v; want a cut answer", body, err)
@@ -263,15 +249,12 @@ func TestTimeoutCutsAnswer(t *testing.T) {
 		w := httptest.NewRecorder()
 		func() {
 			defer func() {
-				if v := recover(); v != http.ErrAbortHandler {
-					t.Errorf("the answer was not cut: %v", v)
-				}
+				v := recover()
+				check.That(t, v == http.ErrAbortHandler, "the answer was not cut: %v", v)
 			}()
 			g.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		}()
-		if w.Code != 200 || w.Body.String() != "half" {
-			t.Errorf("%d %s", w.Code, w.Body)
-		}
+		check.That(t, w.Code == 200 && w.Body.String() == "half", "%d %s", w.Code, w.Body)
 		closeInTime(t, g)
 		close(release)
 	})
@@ -287,16 +270,12 @@ func TestLateResponseIsClosed(t *testing.T) {
 		})
 		w := httptest.NewRecorder()
 		g.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-		if w.Code != 504 {
-			t.Errorf("status %d", w.Code)
-		}
+		check.Equal(t, w.Code, 504, "status")
 		if err := g.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if !late.closed {
-			t.Error("the late response was left open")
-		}
+		check.That(t, late.closed, "the late response was left open")
 	})
 }
 
@@ -331,16 +310,12 @@ func TestCloseWaitsAndRefuses(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		g.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-		if w.Code != 503 {
-			t.Errorf("a request after Close: %d", w.Code)
-		}
+		check.Equal(t, w.Code, 503, "a request after Close")
 		close(release)
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}
-		if code := <-served; code != 200 {
-			t.Errorf("the open request: %d", code)
-		}
+		check.Equal(t, <-served, 200, "the open request")
 	})
 }
 
@@ -350,12 +325,8 @@ func TestPayloadLimit(t *testing.T) {
 	for size, want := range map[int]int{maxPayload: 200, maxPayload + 1: 413} {
 		w := httptest.NewRecorder()
 		g.ServeHTTP(w, httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", size))))
-		if w.Code != want {
-			t.Errorf("%d bytes: %d, want %d", size, w.Code, want)
-		}
-		if want == 413 && w.Body.String() != `{"message":"Request Too Long"}`+"\n" {
-			t.Errorf("body %s", w.Body)
-		}
+		check.Equal(t, w.Code, want, "%d bytes", size)
+		check.That(t, want != 413 || w.Body.String() == `{"message":"Request Too Long"}`+"\n", "body %s", w.Body)
 	}
 }
 
@@ -374,9 +345,7 @@ func TestBrokenFunctions(t *testing.T) {
 		g := New(Options{}, func(context.Context, *events.APIGatewayProxyRequest) (*response, error) { return f() })
 		w := httptest.NewRecorder()
 		g.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-		if w.Code != 502 || w.Body.String() != `{"message":"Internal server error"}`+"\n" {
-			t.Errorf("%s: %d %s", name, w.Code, w.Body)
-		}
+		check.That(t, w.Code == 502 && w.Body.String() == `{"message":"Internal server error"}`+"\n", "%s: %d %s", name, w.Code, w.Body)
 	}
 }
 
@@ -396,9 +365,7 @@ func TestInstancesTakeTurns(t *testing.T) {
 	for range 5 {
 		g.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 	}
-	if s := strings.Join(got, ""); s != "abcab" {
-		t.Errorf("served by %s", s)
-	}
+	check.Equal(t, strings.Join(got, ""), "abcab", "served by")
 }
 
 func TestResponseHeadersMerged(t *testing.T) {

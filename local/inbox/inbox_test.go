@@ -18,6 +18,8 @@ import (
 	snstypes "github.com/aws/aws-sdk-go-v2/service/sns/types"
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
@@ -52,12 +54,8 @@ func TestPublishWithTheOfficialClient(t *testing.T) {
 			"number": {DataType: aws.String("Number"), StringValue: aws.String("12.5")},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if aws.ToString(out.MessageId) == "" {
-		t.Error("no message id")
-	}
+	check.OK(t, err)
+	check.That(t, aws.ToString(out.MessageId) != "", "no message id")
 	want := []Message{{noon, "Money & more", "line 1\nline 2 ünï", map[string]string{"event": "opened", "number": "12.5"}}}
 	if diff := cmp.Diff(want, shown(t, url).SNS); diff != "" {
 		t.Error(diff)
@@ -78,22 +76,16 @@ func TestPublishRefusesAsTheServiceDoes(t *testing.T) {
 	} {
 		_, err := snsClient(url).Publish(context.Background(), &in)
 		var invalid *snstypes.InvalidParameterException
-		if !errors.As(err, &invalid) {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.That(t, errors.As(err, &invalid), "%s: %v", name, err)
 	}
-	if len(box.Messages()) > 0 {
-		t.Errorf("%d messages were kept", len(box.Messages()))
-	}
+	check.That(t, len(box.Messages()) == 0, "%d messages were kept", len(box.Messages()))
 	in := sns.PublishInput{TopicArn: &topic, Subject: aws.String(strings.Repeat("s", 100)), Message: aws.String("m")}
 	if _, err := snsClient(url).Publish(context.Background(), &in); err != nil {
 		t.Errorf("a subject of 100: %v", err)
 	}
 	_, err := snsClient(url).ListTopics(context.Background(), &sns.ListTopicsInput{})
 	var unknown smithy.APIError
-	if !errors.As(err, &unknown) || unknown.ErrorCode() != "InvalidAction" {
-		t.Errorf("another action: %v", err)
-	}
+	check.That(t, errors.As(err, &unknown) && unknown.ErrorCode() == "InvalidAction", "another action: %v", err)
 }
 
 func TestPutMetricDataWithTheOfficialClient(t *testing.T) {
@@ -105,9 +97,7 @@ func TestPutMetricDataWithTheOfficialClient(t *testing.T) {
 		{MetricName: aws.String("Calls"), Value: aws.Float64(3), Unit: cwtypes.StandardUnitCount},
 	}
 	_, err := cloudwatchClient(url).PutMetricData(context.Background(), &cloudwatch.PutMetricDataInput{Namespace: aws.String("tokenfuse"), MetricData: data})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	want := []Metric{
 		{noon, "tokenfuse", "Dollars", 12.25, "None", map[string]string{"Tier": "anonymous"}},
 		{noon, "tokenfuse", "Calls", 3, "Count", map[string]string{}},
@@ -124,9 +114,8 @@ func TestPutMetricDataWithTheOfficialClient(t *testing.T) {
 	if _, err := cloudwatchClient(url).PutMetricData(context.Background(), &cloudwatch.PutMetricDataInput{Namespace: aws.String("tokenfuse"), MetricData: many}); err != nil {
 		t.Fatal(err)
 	}
-	if got := shown(t, url).Metrics; len(got) != keep || got[0].Name != "m0" {
-		t.Errorf("%d metrics, the first %s", len(got), got[0].Name)
-	}
+	got := shown(t, url).Metrics
+	check.That(t, len(got) == keep && got[0].Name == "m0", "%d metrics, the first %s", len(got), got[0].Name)
 }
 
 func TestPutMetricDataRefuses(t *testing.T) {
@@ -135,18 +124,12 @@ func TestPutMetricDataRefuses(t *testing.T) {
 	_, err := cloudwatchClient(url).PutMetricData(context.Background(), &cloudwatch.PutMetricDataInput{
 		Namespace: aws.String("tokenfuse"), MetricData: []cwtypes.MetricDatum{{MetricName: aws.String("NoValue")}}})
 	var refused smithy.APIError
-	if !errors.As(err, &refused) || refused.ErrorCode() != "InvalidParameterValueException" {
-		t.Errorf("error %v", err)
-	}
+	check.That(t, errors.As(err, &refused) && refused.ErrorCode() == "InvalidParameterValueException", "error %v", err)
 	for _, body := range []string{"", "nonsense", "\xa0", "\xff"} {
 		res, err := http.Post(url+"/service/GraniteServiceVersion20100801/operation/PutMetricData", "application/cbor", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		res.Body.Close()
-		if res.StatusCode != http.StatusBadRequest {
-			t.Errorf("%q: status %d", body, res.StatusCode)
-		}
+		check.Equal(t, res.StatusCode, http.StatusBadRequest, "%q: status", body)
 	}
 	if len(box.Metrics()) > 0 {
 		t.Errorf("%d metrics were kept", len(box.Metrics()))
@@ -171,13 +154,9 @@ type contents struct {
 func shown(t *testing.T, url string) contents {
 	t.Helper()
 	res, err := http.Get(url + "/dev/inbox")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer res.Body.Close()
 	var c contents
-	if err := json.NewDecoder(res.Body).Decode(&c); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.NewDecoder(res.Body).Decode(&c))
 	return c
 }

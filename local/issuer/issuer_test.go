@@ -17,6 +17,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const audience = "tokenfuse"
@@ -41,9 +42,7 @@ func newLaptop(t *testing.T, planClaim string) *laptop {
 	t.Cleanup(l.Close)
 	var err error
 	l.issuer, err = issuer.New(issuer.Options{URL: l.URL, Audience: audience, PlanClaim: planClaim, Now: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	mux.Handle("/dev/jwks.json", l.issuer.JWKS())
 	mux.Handle("/dev/token", l.issuer.Tokens())
 	if planClaim == "" {
@@ -53,9 +52,7 @@ func newLaptop(t *testing.T, planClaim string) *laptop {
 		Issuer: l.URL, Audience: audience, JWKSURL: l.URL + "/dev/jwks.json", PlanClaim: planClaim,
 		HTTPClient: l.Client(), Now: clock,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return l
 }
 
@@ -88,9 +85,7 @@ func TestToken(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLaptop(t, tt.planClaim)
 			token, err := l.issuer.Token(tt.claims)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			for _, at := range []time.Duration{0, tt.life - 1} { // good for all of its life
 				l.now.Store(start.Add(at).UnixNano())
 				if user, err := l.verify.Verify(t.Context(), token); err != nil || !cmp.Equal(user, tt.want) {
@@ -125,30 +120,20 @@ func TestClaimNames(t *testing.T) {
 	var ids []any
 	for range 2 {
 		token, err := l.issuer.Token(issuer.Claims{Subject: "123", Email: "a@b.example", EmailVerified: true, Plan: "pro"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		var claims map[string]any
-		if err := json.Unmarshal(raw, &claims); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, json.Unmarshal(raw, &claims))
 		ids = append(ids, claims["jti"])
 		delete(claims, "jti")
 		want := fmt.Sprint(map[string]any{
 			"iss": l.URL, "aud": audience, "sub": "123", "email": "a@b.example", "email_verified": true, "plan": "pro",
 			"iat": float64(start.Unix()), "nbf": float64(start.Unix()), "exp": float64(start.Unix() + 3601),
 		})
-		if got := fmt.Sprint(claims); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		check.Equal(t, fmt.Sprint(claims), want, "fmt.Sprint(claims)")
 	}
-	if ids[0] == nil || ids[0] == ids[1] {
-		t.Errorf("the tokens' ids: %v", ids)
-	}
+	check.That(t, ids[0] != nil && ids[0] != ids[1], "the tokens' ids: %v", ids)
 }
 
 // The token of a seed is good for whoever has the seed.
@@ -158,16 +143,12 @@ func TestSeed(t *testing.T) {
 	sets := map[string]bool{}
 	for range 2 {
 		i, err := issuer.New(issuer.Options{URL: "http://127.0.0.1", Audience: audience, Seed: seed})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		w := httptest.NewRecorder()
 		i.JWKS().ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		sets[w.Body.String()] = true
 	}
-	if len(sets) != 1 {
-		t.Errorf("key sets of one seed: %v", sets)
-	}
+	check.That(t, len(sets) == 1, "key sets of one seed: %v", sets)
 }
 
 // TestOtherIssuersToken: without a seed each start makes a key of its own.
@@ -175,13 +156,9 @@ func TestOtherIssuersToken(t *testing.T) {
 	t.Parallel()
 	l := newLaptop(t, "")
 	other, err := issuer.New(issuer.Options{URL: l.URL, Audience: audience, Now: func() time.Time { return start }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	token, err := other.Token(issuer.Claims{Subject: "123"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if _, err := l.verify.Verify(t.Context(), token); !errors.Is(err, auth.ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
@@ -204,9 +181,7 @@ func TestPostToken(t *testing.T) {
 	} {
 		t.Run(tt.body, func(t *testing.T) {
 			resp, err := l.Client().Post(l.URL+"/dev/token", "application/json", strings.NewReader(tt.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			defer resp.Body.Close()
 			var answer struct {
 				Token     string `json:"token"`
@@ -218,9 +193,8 @@ func TestPostToken(t *testing.T) {
 			if user, err := l.verify.Verify(t.Context(), answer.Token); err != nil || !cmp.Equal(user, tt.want) {
 				t.Errorf("got %+v, %v", user, err)
 			}
-			if life := time.Unix(answer.ExpiresAt, 0).Sub(start); life < tt.life || life >= tt.life+time.Second {
-				t.Errorf("it lives for %v", life)
-			}
+			life := time.Unix(answer.ExpiresAt, 0).Sub(start)
+			check.That(t, life >= tt.life && life < tt.life+time.Second, "it lives for %v", life)
 		})
 	}
 }
@@ -261,9 +235,7 @@ func TestPostTokenRefuses(t *testing.T) {
 		name := tt.body[:min(len(tt.body), 50)]
 		t.Run(name, func(t *testing.T) {
 			resp, err := l.Client().Post(l.URL+"/dev/token", "application/json", strings.NewReader(tt.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			defer resp.Body.Close()
 			var answer struct {
 				Error struct {
@@ -271,18 +243,14 @@ func TestPostTokenRefuses(t *testing.T) {
 					Param               *string
 				}
 			}
-			if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, json.NewDecoder(resp.Body).Decode(&answer))
 			e := answer.Error
 			param := ""
 			if e.Param != nil {
 				param = *e.Param
 			}
-			if resp.StatusCode != http.StatusBadRequest || param != tt.param || !strings.Contains(e.Message, tt.param) ||
-				e.Message == "" || e.Type != "invalid_request_error" || e.Code == "" {
-				t.Errorf("status %d, %+v (param %q)", resp.StatusCode, e, param)
-			}
+			check.That(t, resp.StatusCode == http.StatusBadRequest && param == tt.param && strings.Contains(e.Message, tt.param) && e.Message != "" && e.Type == "invalid_request_error" && e.Code != "",
+				"status %d, %+v (param %q)", resp.StatusCode, e, param)
 		})
 	}
 }
@@ -300,17 +268,12 @@ func TestMethods(t *testing.T) {
 		{"GET", "/dev/token", 405, "POST"},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), tt.method, l.URL+tt.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		resp, err := l.Client().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		resp.Body.Close()
-		if resp.StatusCode != tt.status || resp.Header.Get("Allow") != tt.allow {
-			t.Errorf("%s %s: %d, Allow %q", tt.method, tt.path, resp.StatusCode, resp.Header.Get("Allow"))
-		}
+		check.That(t, resp.StatusCode == tt.status && resp.Header.Get("Allow") == tt.allow,
+			"%s %s: %d, Allow %q", tt.method, tt.path, resp.StatusCode, resp.Header.Get("Allow"))
 	}
 }
 
@@ -320,16 +283,10 @@ func TestJWKSHoldsNoPrivateKey(t *testing.T) {
 	rec := httptest.NewRecorder()
 	l.issuer.JWKS().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/dev/jwks.json", nil))
 	var set struct{ Keys []map[string]string }
-	if err := json.Unmarshal(rec.Body.Bytes(), &set); err != nil {
-		t.Fatal(err)
-	}
-	if len(set.Keys) != 1 {
-		t.Fatalf("got %s", rec.Body)
-	}
+	check.OK(t, json.Unmarshal(rec.Body.Bytes(), &set))
+	check.Must(t, len(set.Keys) == 1, "got %s", rec.Body)
 	for _, name := range []string{"crv", "kty", "x", "kid", "alg", "use"} {
 		delete(set.Keys[0], name)
 	}
-	if len(set.Keys[0]) != 0 {
-		t.Errorf("published beside the public key: %v", set.Keys[0])
-	}
+	check.That(t, len(set.Keys[0]) == 0, "published beside the public key: %v", set.Keys[0])
 }

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Signatures that curl makes; it needs curl 7.75 or newer.
@@ -16,9 +18,7 @@ func TestSignedByCurl(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		check.That(t, err == nil, "%v", err)
 		arn, err := Verify(r, body, lookup, time.Now())
 		if err != nil {
 			arn = err.Error()
@@ -40,9 +40,7 @@ func TestSignedByCurl(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"-sS", "--max-time", "20", "--aws-sigv4", "aws:amz:us-east-1:execute-api", "--user", testKey + ":" + test.secret}, test.args...)
 			out, err := exec.CommandContext(t.Context(), "curl", args...).CombinedOutput()
-			if err != nil || string(out) != test.want {
-				t.Errorf("%q, %v; want %q", out, err, test.want)
-			}
+			check.That(t, err == nil && string(out) == test.want, "%q, %v; want %q", out, err, test.want)
 		})
 	}
 }

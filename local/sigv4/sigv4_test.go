@@ -13,6 +13,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const (
@@ -29,17 +31,13 @@ func lookup(id string) (secret, arn string, ok bool) { return testSecret, testAR
 func sign(t testing.TB, method, target, body string, edit ...func(*http.Request)) *http.Request {
 	t.Helper()
 	r, err := http.NewRequest(method, "http://127.0.0.1:8787"+target, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	for _, f := range edit {
 		f(r)
 	}
 	credentials := aws.Credentials{AccessKeyID: testKey, SecretAccessKey: testSecret}
-	if err := v4.NewSigner().SignHTTP(t.Context(), credentials, r, hexHash([]byte(body)), "execute-api", "eu-central-1", noon); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, v4.NewSigner().SignHTTP(t.Context(), credentials, r, hexHash([]byte(body)), "execute-api", "eu-central-1", noon))
 	return r
 }
 
@@ -47,17 +45,11 @@ func sign(t testing.TB, method, target, body string, edit ...func(*http.Request)
 func received(t testing.TB, r *http.Request) (*http.Request, []byte) {
 	t.Helper()
 	var wire bytes.Buffer
-	if err := r.Write(&wire); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.Write(&wire))
 	got, err := http.ReadRequest(bufio.NewReader(&wire))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	body, err := io.ReadAll(got.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return got, body
 }
 
@@ -91,22 +83,16 @@ func TestThroughServer(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		check.That(t, err == nil, "%v", err)
 		arn, err := Verify(r, body, lookup, noon)
-		if err != nil {
-			t.Error(err)
-		}
+		check.That(t, err == nil, "%v", err)
 		_, _ = io.WriteString(w, arn)
 	}))
 	t.Cleanup(server.Close)
 	r := sign(t, "POST", "/admin/limits/clear?a=1", `{"user":"123"}`)
 	r.Host, r.URL.Host = r.URL.Host, strings.TrimPrefix(server.URL, "http://")
 	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer res.Body.Close()
 	if body, err := io.ReadAll(res.Body); string(body) != testARN || err != nil {
 		t.Errorf("%q, %v", body, err)
@@ -175,12 +161,8 @@ func TestRefused(t *testing.T) {
 			r, body := received(t, sign(t, "POST", "/admin/limits/clear?user=123", `{"type":"all"}`))
 			test.change(r)
 			arn, err := Verify(r, body, lookup, noon)
-			if !errors.Is(err, test.want) || arn != "" {
-				t.Fatalf("%q, %v; want %v", arn, err, test.want)
-			}
-			if strings.Contains(err.Error(), testSecret) {
-				t.Errorf("the error has the secret: %v", err)
-			}
+			check.Must(t, errors.Is(err, test.want) && arn == "", "%q, %v; want %v", arn, err, test.want)
+			check.That(t, !strings.Contains(err.Error(), testSecret), "the error has the secret: %v", err)
 		})
 	}
 	t.Run("body", func(t *testing.T) {

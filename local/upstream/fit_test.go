@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestFit(t *testing.T) {
 	t.Parallel()
 	file := func(name string) string {
 		text, err := os.ReadFile("testdata/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		return string(text)
 	}
 	for schema, want := range map[string]string{
@@ -90,9 +90,7 @@ func TestFit(t *testing.T) {
 		file("pydantic.json"): `{"name":"textxxxxxx","color":"red","tags":["text"],"scores":{"key1":1},"u":{"kind":"a","n":5},"tree":{"value":1.5,"left":null,"kids":[]},"d":"2026-01-31T12:00:00Z","dec":1.5,"t":[1,"text"],"opt":1,"ids":[100,100,100]}`,
 	} {
 		got, err := fit(json.RawMessage(schema))
-		if string(got) != want || (err != nil) != (want == "") {
-			t.Errorf("%s:\n got %s (%v)\nwant %s", schema, got, err, want)
-		}
+		check.That(t, string(got) == want && (err != nil) == (want == ""), "%s:\n got %s (%v)\nwant %s", schema, got, err, want)
 	}
 	// A schema of some lines can ask for more than anybody could send.
 	defs := []string{`"d0":{"type":"integer"}`}
@@ -161,9 +159,7 @@ func TestFitsWhatCanBeFitted(t *testing.T) {
 func FuzzFit(f *testing.F) {
 	for _, name := range []string{"zod.json", "pydantic.json"} {
 		text, err := os.ReadFile("testdata/" + name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		check.OK(f, err)
 		f.Add(string(text))
 	}
 	f.Add(`{"$ref":"#/allOf/0","allOf":[{"$ref":"#"}],"pattern":"(a*)*"}`)

@@ -19,6 +19,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func serve(t *testing.T, options Options) (*Upstream, string) {
@@ -33,9 +34,7 @@ func serve(t *testing.T, options Options) (*Upstream, string) {
 func client(t *testing.T, url string) *provider.OpenAI {
 	t.Helper()
 	o, err := provider.NewOpenAI(provider.OpenAIConfig{BaseURL: url + "/v1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return o
 }
 
@@ -95,9 +94,7 @@ func failure(err error) provider.Failure {
 func tokenizer(t *testing.T) *tokens.Tokenizer {
 	t.Helper()
 	tokenizer, err := tokens.New("o200k_base")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return tokenizer
 }
 
@@ -114,14 +111,10 @@ func promptTokens(t *testing.T, req provider.Request) int64 {
 func post(t *testing.T, url, body string) (status int, header http.Header, answer string) {
 	t.Helper()
 	resp, err := http.Post(url+"/v1/chat/completions", "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return resp.StatusCode, resp.Header, string(b)
 }
 
@@ -157,9 +150,7 @@ func TestOnTheWire(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			status, header, got := post(t, url, tt.body)
-			if status != 200 || header.Get("Content-Type") != tt.contentType {
-				t.Errorf("status %d, %s", status, header.Get("Content-Type"))
-			}
+			check.That(t, status == 200 && header.Get("Content-Type") == tt.contentType, "status %d, %s", status, header.Get("Content-Type"))
 			digest := sha256.Sum256([]byte(tt.body))
 			id := fmt.Sprintf("chatcmpl-%x", digest[:12])
 			if diff := cmp.Diff(strings.ReplaceAll(tt.want, "ID", id), got); diff != "" {
@@ -220,9 +211,8 @@ func TestRequestsAreChecked(t *testing.T) {
 			param = `"` + tt.param + `"`
 		}
 		rest := fmt.Sprintf(`"type":"invalid_request_error","param":%s,"code":%q}}`, param, tt.code)
-		if status != 400 || !strings.HasPrefix(answer, `{"error":{"message":"`) || !strings.HasSuffix(answer, rest) {
-			t.Errorf("%s: status %d, %s", tt.body, status, answer)
-		}
+		check.That(t, status == 400 && strings.HasPrefix(answer, `{"error":{"message":"`) && strings.HasSuffix(answer, rest),
+			"%s: status %d, %s", tt.body, status, answer)
 	}
 	if calls, usage := u.Totals(); calls != 0 || usage != (price.Usage{}) || len(u.Calls()) != 0 {
 		t.Errorf("invalid requests are logged: %d, %+v", calls, usage)
@@ -263,9 +253,7 @@ func TestRoutes(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		u.ServeHTTP(w, r)
-		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.part) {
-			t.Errorf("%s %s: status %d, %s", tt.method, tt.path, w.Code, w.Body)
-		}
+		check.That(t, w.Code == tt.status && strings.Contains(w.Body.String(), tt.part), "%s %s: status %d, %s", tt.method, tt.path, w.Code, w.Body)
 	}
 }
 
@@ -276,9 +264,7 @@ func TestAnswersAreCountedExactly(t *testing.T) {
 	_, url := serve(t, Options{})
 	o := client(t, url)
 	all := call(t.Context(), t, o, request1("hi", 999, true))
-	if all.err != nil || all.finish != "stop" {
-		t.Fatalf("%+v", all)
-	}
+	check.Must(t, all.err == nil && all.finish == "stop", "%+v", all)
 	for _, text := range []string{"hi", "[[long]]"} {
 		for most := 1; most <= 150; most++ {
 			req := request1(text, most, most%2 == 0)
@@ -292,19 +278,15 @@ func TestAnswersAreCountedExactly(t *testing.T) {
 				*got.usage != (price.Usage{Input: promptTokens(t, req), Output: int64(want)}) {
 				t.Fatalf("%s, cap %d: %+v with %+v, %d tokens", text, most, got, got.usage, o200k.Count(got.text))
 			}
-			if req.Stream && got.parts != want {
-				t.Fatalf("%s, cap %d: %d parts", text, most, got.parts)
-			}
+			check.Must(t, !req.Stream || got.parts == want, "%s, cap %d: %d parts", text, most, got.parts)
 		}
 	}
 	got := call(t.Context(), t, o, request1("[[long]]", maxOutput, false))
-	if n := o200k.Count(got.text); n != maxOutput || got.usage.Output != maxOutput {
-		t.Errorf("the longest answer has %d tokens, billed %+v", n, got.usage)
-	}
+	n := o200k.Count(got.text)
+	check.That(t, n == maxOutput && got.usage.Output == maxOutput, "the longest answer has %d tokens, billed %+v", n, got.usage)
 	for i := range 1000 {
-		if text := fmt.Sprint(i); o200k.Count(text) != 1 {
-			t.Errorf("%s is not one token", text)
-		}
+		text := fmt.Sprint(i)
+		check.That(t, o200k.Count(text) == 1, "%s is not one token", text)
 	}
 }
 
@@ -358,13 +340,10 @@ func TestMarkers(t *testing.T) {
 			req := request1(tt.text, most, tt.stream)
 			input := promptTokens(t, req)
 			got := call(t.Context(), t, client(t, url), req)
-			if f := failure(got.err); f != tt.want || got.parts != tt.parts {
-				t.Errorf("%v, %d parts", got.err, got.parts)
-			}
+			f := failure(got.err)
+			check.That(t, f == tt.want && got.parts == tt.parts, "%v, %d parts", got.err, got.parts)
 			if tt.usage == (price.Usage{}) {
-				if got.usage != nil {
-					t.Errorf("usage %+v", got.usage)
-				}
+				check.That(t, got.usage == nil, "usage %+v", got.usage)
 			} else {
 				tt.usage.Input = input
 				if diff := cmp.Diff(&tt.usage, got.usage); diff != "" {
@@ -406,9 +385,7 @@ func TestOnlyTheLastUserMessageHasMarkers(t *testing.T) {
 func TestNoMoreIsCachedThanSent(t *testing.T) {
 	_, url := serve(t, Options{})
 	got := call(t.Context(), t, client(t, url), request1("[[cached:999999999]]", 100, false))
-	if got.usage == nil || got.usage.CachedInput != got.usage.Input {
-		t.Errorf("%+v", got.usage)
-	}
+	check.That(t, got.usage != nil && got.usage.CachedInput == got.usage.Input, "%+v", got.usage)
 }
 
 func TestErrorsOnTheWire(t *testing.T) {
@@ -474,9 +451,7 @@ func TestStall(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	req := request1("[[fail:stall]]", 40, true)
 	a, err := client(t, url).Call(ctx, req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer a.Close()
 	for range 20 {
 		if p, err := a.Next(); err != nil || p.Content == "" {
@@ -512,9 +487,8 @@ func TestPace(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		start := time.Now()
 		got := call(t.Context(), t, client(t, url), request1("[[reasoning:4]]", 10, stream))
-		if took := time.Since(start); got.err != nil || took < first+10*each {
-			t.Errorf("took %v: %v", took, got.err)
-		}
+		took := time.Since(start)
+		check.That(t, got.err == nil && took >= first+10*each, "took %v: %v", took, got.err)
 	}
 }
 
@@ -524,9 +498,7 @@ func TestTheLogIsBounded(t *testing.T) {
 	var want price.Usage
 	for i := range 10 {
 		got := call(t.Context(), t, o, request1(fmt.Sprint(i), 5, false))
-		if got.err != nil {
-			t.Fatal(got.err)
-		}
+		check.OK(t, got.err)
 		want.Input += got.usage.Input
 		want.Output += got.usage.Output
 	}
@@ -540,9 +512,7 @@ func TestTheLogIsBounded(t *testing.T) {
 	if calls, usage := u.Totals(); calls != 10 || usage != want {
 		t.Errorf("totals %d, %+v; want 10, %+v", calls, usage, want)
 	}
-	if keep := New(Options{}).log.keep; keep != 1000 {
-		t.Errorf("keeps %d", keep)
-	}
+	check.Equal(t, New(Options{}).log.keep, 1000, "keeps")
 }
 
 func TestManyAtOnce(t *testing.T) {
@@ -551,9 +521,8 @@ func TestManyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 32 {
 		wg.Go(func() {
-			if got := call(t.Context(), t, o, request1("hi", 10, i%2 == 0)); got.err != nil || got.usage.Output != 10 {
-				t.Errorf("%+v", got)
-			}
+			got := call(t.Context(), t, o, request1("hi", 10, i%2 == 0))
+			check.That(t, got.err == nil && got.usage.Output == 10, "%+v", got)
 			u.Calls()
 			u.Totals()
 		})
@@ -585,9 +554,7 @@ func TestJSON(t *testing.T) {
 			req := request1("Go on.", tt.most, stream)
 			req.ResponseFormat = []byte(tt.format)
 			got := call(t.Context(), t, client(t, url), req)
-			if got.err != nil || got.text != tt.want || got.finish != tt.finish {
-				t.Errorf("%s: %+v", tt.format, got)
-			}
+			check.That(t, got.err == nil && got.text == tt.want && got.finish == tt.finish, "%s: %+v", tt.format, got)
 			if n := o200k.Count(tt.want); got.usage.Output != int64(n) || stream && (got.parts < n/2 || got.parts > n) {
 				t.Errorf("%s: %d tokens in %d parts, want %d", tt.format, got.usage.Output, got.parts, n)
 			}

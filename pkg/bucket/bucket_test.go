@@ -321,9 +321,8 @@ func TestNearlyFullIsExact(t *testing.T) {
 	w.admit(here, w.request("user#1", Charge{Limit: requests, Cost: 1}))
 	check.Equal(t, w.calls.Load(), 2, "round trips")
 	want := w.now() + 3*second + 20*milli
-	if got := w.micros("user#1", "t_requests_60"); got != want {
-		t.Errorf("TAT is %d µs off", got-want)
-	}
+	got := w.micros("user#1", "t_requests_60")
+	check.That(t, got == want, "TAT is %d µs off", got-want)
 }
 
 func TestSweep(t *testing.T) {

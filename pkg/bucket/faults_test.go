@@ -172,9 +172,8 @@ func TestSettleNeverArrives(t *testing.T) {
 			// A late repetition by the owner changes nothing any more.
 			before := w.micros("user#1", "g_cv_86400")
 			w.settle(r, 250, 0, 0)
-			if got := w.micros("user#1", "g_cv_86400"); got != before {
-				t.Error("the quota came back twice")
-			}
+			got := w.micros("user#1", "g_cv_86400")
+			check.That(t, got == before, "the quota came back twice")
 		})
 	}
 }

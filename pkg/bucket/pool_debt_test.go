@@ -71,9 +71,8 @@ func TestLeasesAcrossAForgiveness(t *testing.T) {
 	check.Equal(t, w.poolLeft(p), 0, "an older lease handed out")
 	w.clock.advance(p.limit.Period / 2) // 500 are refilled
 	w.spend(w.setAside(p, 400), 0)
-	if got := w.poolLeft(p); got < 490 || got > 500 {
-		t.Errorf("%d of 500 are left with nothing used since", got)
-	}
+	got := w.poolLeft(p)
+	check.That(t, got >= 490 && got <= 500, "%d of 500 are left with nothing used since", got)
 }
 
 func TestForgiveSendFails(t *testing.T) {

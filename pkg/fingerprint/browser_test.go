@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestLacksBrowserHeaders(t *testing.T) {
@@ -45,8 +46,6 @@ func TestLooksLikeServer(t *testing.T) {
 		"Python":       {http.Header{"User-Agent": {"OpenAI/Python 3.1"}, "Accept": {"application/json"}}, true},
 		"nothing":      {http.Header{}, true},
 	} {
-		if got := fingerprint.LooksLikeServer(&http.Request{Header: test.header}); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		check.Equal(t, fingerprint.LooksLikeServer(&http.Request{Header: test.header}), test.want, "%s", name)
 	}
 }

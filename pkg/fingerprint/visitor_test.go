@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 var networkShape = regexp.MustCompile(`^[a-z2-7]{16}$`)
@@ -22,9 +24,7 @@ func TestVisitor(t *testing.T) {
 			t.Fatalf("%q: %q, %q, %q", id, keys, client, k.Account(id))
 		}
 		for _, key := range []string{keys[0], client, k.Account(id)} {
-			if seen[key] != "" {
-				t.Errorf("%q and %q have the key %s", id, seen[key], key)
-			}
+			check.Equal(t, seen[key], "", "%q and … have the key %s", id, key)
 			seen[key] = fmt.Sprintf("id %s", id)
 		}
 		if theirs, _ := other.Visitor(id, noon, 0); theirs[0] == keys[0] || other.Account(id) == k.Account(id) {
@@ -35,19 +35,13 @@ func TestVisitor(t *testing.T) {
 		for at := noon; at.Before(noon.Add(24 * time.Hour)); at = at.Add(time.Minute) {
 			before, b := k.Visitor(id, at, 0)
 			after, a := k.Visitor(id, at.Add(time.Minute), time.Minute)
-			if (before[0] == after[0]) != (b == a) {
-				t.Fatalf("%q: only one of its keys turns", id)
-			}
+			check.Must(t, (before[0] == after[0]) == (b == a), "%q: only one of its keys turns", id)
 			if before[0] != after[0] {
 				turns++
-				if !slices.Equal(after[1:], before) {
-					t.Errorf("%q: after %q come %q", id, before, after)
-				}
+				check.That(t, slices.Equal(after[1:], before), "%q: after %q come %q", id, before, after)
 			}
 		}
-		if turns != 1 {
-			t.Errorf("%q: its keys turn %d times a day", id, turns)
-		}
+		check.Equal(t, turns, 1, "%q: its keys turn … times a day", id)
 	}
 	if key := network(t, k, at("203.0.113.7").Addr, noon); seen[key] != "" {
 		t.Errorf("a network has the key of %s", seen[key])

@@ -11,6 +11,7 @@ import (
 	"github.com/awslabs/aws-lambda-go-api-proxy/core"
 
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -42,9 +43,7 @@ func TestMatches(t *testing.T) {
 		{"no pattern", "arn:aws:iam::123456789012:role/*", session, false},
 		{"nobody", role, "", false},
 	} {
-		if got := matches(test.allowed, test.caller); got != test.want {
-			t.Errorf("%s: %v", test.name, got)
-		}
+		check.Equal(t, matches(test.allowed, test.caller), test.want, "%s", test.name)
 	}
 }
 
@@ -66,29 +65,22 @@ func TestOnlyAdministrators(t *testing.T) {
 	for _, arn := range []string{"", "arn:aws:iam::123456789012:user/intern", "arn:aws:sts::123456789012:assumed-role/support/jane"} {
 		for name, e := range g.each() {
 			e.RequestContext.Identity.UserArn = arn
-			if message := g.refused(g.send(e), 403, "admin_not_allowed", ""); !strings.Contains(message, arn) {
-				t.Errorf("%s by %q: %s", name, arn, message)
-			}
+			message := g.refused(g.send(e), 403, "admin_not_allowed", "")
+			check.That(t, strings.Contains(message, arn), "%s by %q: %s", name, arn, message)
 		}
 	}
-	if after := len(g.items("")); after != before {
-		t.Errorf("%d items, %d before", after, before)
-	}
+	after := len(g.items(""))
+	check.That(t, after == before, "%d items, %d before", after, before)
 	refusals := map[any]int{}
 	for _, l := range g.logged("admin request") {
-		if l["level"] != "WARN" || l["outcome"] != "admin_not_allowed" || l["path"] == "" || l["request_id"] == "" {
-			t.Errorf("%v", l)
-		}
+		check.That(t, l["level"] == "WARN" && l["outcome"] == "admin_not_allowed" && l["path"] != "" && l["request_id"] != "", "%v", l)
 		refusals[l["arn"]]++
 	}
-	if len(refusals) != 3 || refusals["arn:aws:iam::123456789012:user/intern"] != 4 {
-		t.Errorf("refusals in the log: %v", refusals)
-	}
+	check.That(t, len(refusals) == 3 && refusals["arn:aws:iam::123456789012:user/intern"] == 4, "refusals in the log: %v", refusals)
 	for name, e := range g.each() {
 		e.RequestContext.Identity.UserArn = "arn:aws:sts::123456789012:assumed-role/oncall/jane"
-		if a := g.send(e); a.status != 200 {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
+		a := g.send(e)
+		check.That(t, a.status == 200, "%s: %d %s", name, a.status, a.body)
 	}
 }
 
@@ -97,23 +89,19 @@ func TestForgedContextGivesNoRights(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	forged, err := json.Marshal(g.event("GET", "/admin/fuse", "").RequestContext)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for name, e := range g.each() {
 		e.RequestContext.Identity = events.APIGatewayRequestIdentity{SourceIP: "203.0.113.7"}
 		for _, header := range []string{core.APIGwContextHeader, strings.ToLower(core.APIGwContextHeader)} {
 			e.MultiValueHeaders[header] = []string{string(forged)}
 			e.Headers[header] = string(forged)
-			if a := g.send(e); a.status != 403 {
-				t.Errorf("%s with %s: %d %s", name, header, a.status, a.body)
-			}
+			a := g.send(e)
+			check.That(t, a.status == 403, "%s with %s: %d %s", name, header, a.status, a.body)
 		}
 		// Nor does it take rights away, or give another name.
 		e.RequestContext.Identity.UserArn = "arn:aws:iam::123456789012:user/intern"
-		if message := g.refused(g.send(e), 403, "admin_not_allowed", ""); !strings.Contains(message, "intern") {
-			t.Errorf("%s: %s", name, message)
-		}
+		message := g.refused(g.send(e), 403, "admin_not_allowed", "")
+		check.That(t, strings.Contains(message, "intern"), "%s: %s", name, message)
 	}
 	// Without the gateway there is no context at all.
 	w := httptest.NewRecorder()
@@ -129,9 +117,8 @@ func TestWithoutAllowList(t *testing.T) {
 	g := newRig(t, func(yaml string) string { return yaml[:strings.Index(yaml, "admin:")] })
 	e := g.event("GET", "/admin/fuse", "")
 	e.RequestContext.Identity.UserArn = "arn:aws:iam::999999999999:user/anybody"
-	if a := g.send(e); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	a := g.send(e)
+	check.That(t, a.status == 200, "%d %s", a.status, a.body)
 	e.RequestContext.Identity.UserArn = ""
 	g.refused(g.send(e), 403, "admin_not_allowed", "")
 }
@@ -148,9 +135,7 @@ func TestSixtyAMinute(t *testing.T) {
 	if message := g.refused(a, 429, "rate_limit_exceeded", ""); !strings.HasSuffix(message, "Try again in 1 s.") {
 		t.Error(message)
 	}
-	if a.header.Get("Retry-After") != "1" || a.header.Get("X-Should-Retry") != "true" {
-		t.Errorf("headers %v", a.header)
-	}
+	check.That(t, a.header.Get("Retry-After") == "1" && a.header.Get("X-Should-Retry") == "true", "headers %v", a.header)
 	e := g.event("GET", "/admin/fuse", "")
 	e.RequestContext.Identity.UserArn = "arn:aws:sts::123456789012:assumed-role/oncall/jane"
 	if a := g.send(e); a.status != 200 {
@@ -177,9 +162,8 @@ func TestSixteenAtATime(t *testing.T) {
 	g.refused(g.do("GET", "/admin/fuse", ""), 429, "rate_limit_exceeded", "")
 	ends[0]()
 	g.Advance(time.Second) // for so long the refusal is remembered
-	if a := g.do("GET", "/admin/fuse", ""); a.status != 200 {
-		t.Errorf("after one has ended: %d %s", a.status, a.body)
-	}
+	a := g.do("GET", "/admin/fuse", "")
+	check.That(t, a.status == 200, "after one has ended: %d %s", a.status, a.body)
 }
 
 // A request that panics is answered, in the log, and over.
@@ -194,9 +178,8 @@ func TestPanic(t *testing.T) {
 			t.Error(a.body)
 		}
 	}
-	if lines := g.logged("panic"); len(lines) != adminInFlight+1 {
-		t.Errorf("%d panics in the log", len(lines))
-	}
+	lines := g.logged("panic")
+	check.That(t, len(lines) == adminInFlight+1, "%d panics in the log", len(lines))
 }
 
 func TestRoutes(t *testing.T) {
@@ -210,9 +193,7 @@ func TestRoutes(t *testing.T) {
 	} {
 		a := g.do(test.method, test.path, "")
 		g.refused(a, 405, "method_not_allowed", "")
-		if a.header.Get("Allow") != test.allow {
-			t.Errorf("%s %s: Allow %s", test.method, test.path, a.header.Get("Allow"))
-		}
+		check.Equal(t, a.header.Get("Allow"), test.allow, "%s %s: Allow", test.method, test.path)
 	}
 }
 
@@ -239,24 +220,16 @@ func TestStoreFails(t *testing.T) {
 				}
 				a := g.send(g.each()[name])
 				if calls < failing {
-					if a.status != 200 || failing < 2 {
-						t.Errorf("%d %s", a.status, a.body)
-					}
+					check.That(t, a.status == 200 && failing >= 2, "%d %s", a.status, a.body)
 					return
 				}
 				g.refused(a, 503, "store_unavailable", "")
-				if a.header.Get("Retry-After") != "1" {
-					t.Errorf("headers %v", a.header)
-				}
+				check.That(t, a.header.Get("Retry-After") == "1", "headers %v", a.header)
 				state, err := g.callers.Peek(t.Context(), "user#123")
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				quota := g.handler.held(&target{kind: limits.User, id: "123", state: state})[3].limit()
 				changed := len(g.items("fuse")) > 0 || state.Limit(quota.Limit).Remaining > 0
-				if changed && len(g.items("audit#")) == 0 {
-					t.Errorf("call %d failed: a change that is not in the audit", failing)
-				}
+				check.That(t, !changed || len(g.items("audit#")) != 0, "call %d failed: a change that is not in the audit", failing)
 			}
 		})
 	}

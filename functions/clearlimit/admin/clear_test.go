@@ -14,6 +14,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // cleared is an answer to a clear.
@@ -52,17 +53,11 @@ func (c cleared) what() map[string][2]int64 {
 func (c cleared) want(t *testing.T, want map[string][2]int64) {
 	t.Helper()
 	got := c.what()
-	if len(got) != len(c.Limits) {
-		t.Errorf("a limit stands twice: %+v", c.Limits)
-	}
+	check.That(t, len(got) == len(c.Limits), "a limit stands twice: %+v", c.Limits)
 	for name, figures := range want {
-		if got[name] != figures {
-			t.Errorf("%s: %v before and after, want %v", name, got[name], figures)
-		}
+		check.Equal(t, got[name], figures, "%s: before and after", name)
 	}
-	if len(got) != len(want) {
-		t.Errorf("limits %v, want %v", got, want)
-	}
+	check.That(t, len(got) == len(want), "limits %v, want %v", got, want)
 }
 
 // The scene that the routes exist for.
@@ -70,9 +65,7 @@ func TestSupportUnblocksByEmail(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	jane := user("auth0|123")
-	if err := g.emails.Learn(t.Context(), "Jane@Example.com", "auth0|123"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, g.emails.Learn(t.Context(), "Jane@Example.com", "auth0|123"))
 	draft := map[string]int64{"cv": 1, "tokens": 3000, "requests": 1, "spend": 100_000}
 	for range 10 {
 		g.spend(jane, "user", "", draft)
@@ -84,14 +77,10 @@ func TestSupportUnblocksByEmail(t *testing.T) {
 
 	c := g.clear(`{"email":"jane@example.com","type":"cv","reason":"ticket 7: ten drafts failed"}`)
 	c.want(t, map[string][2]int64{"cv": {0, 10}})
-	if c.Identity.Kind != "user" || c.Identity.ID != "auth0|123" || c.Type != "cv" {
-		t.Errorf("%+v", c)
-	}
+	check.That(t, c.Identity.Kind == "user" && c.Identity.ID == "auth0|123" && c.Type == "cv", "%+v", c)
 	g.Advance(time.Second) // a warm process may repeat its denial so long
 	d := g.reserve(jane, "user", "", draft)
-	if d.Reservation == nil {
-		t.Fatalf("still denied: %+v", d.Denials)
-	}
+	check.Must(t, d.Reservation != nil, "still denied: %+v", d.Denials)
 	g.Advance(time.Second) // a guess that the clear made wrong costs a tenth of that
 	left, _ := g.left("auth0|123")
 	// The others are as they were, but for the draft and the seconds since.
@@ -102,9 +91,7 @@ func TestSupportUnblocksByEmail(t *testing.T) {
 
 	// Who, whom, what, why: kept a year, without the address.
 	audit := g.items("audit#")
-	if len(audit) != 1 {
-		t.Fatalf("%d audit items", len(audit))
-	}
+	check.Must(t, len(audit) == 1, "%d audit items", len(audit))
 	for attr, want := range map[string]string{"who": support, "whom": "user#auth0|123", "what": "clear cv", "why": "ticket 7: ten drafts failed"} {
 		if got, _ := audit[0][attr].(*types.AttributeValueMemberS); got == nil || got.Value != want {
 			t.Errorf("%s is %v, want %s", attr, audit[0][attr], want)
@@ -117,12 +104,8 @@ func TestSupportUnblocksByEmail(t *testing.T) {
 		t.Errorf("expires %s", got)
 	}
 	changes := g.logged("limits cleared")
-	if len(changes) != 1 || changes[0]["arn"] != support || changes[0]["identity"] != "user#auth0|123" {
-		t.Errorf("log %v", changes)
-	}
-	if strings.Contains(strings.ToLower(g.log.String()), "example.com") {
-		t.Error("the log has the address")
-	}
+	check.That(t, len(changes) == 1 && changes[0]["arn"] == support && changes[0]["identity"] == "user#auth0|123", "log %v", changes)
+	check.That(t, !strings.Contains(strings.ToLower(g.log.String()), "example.com"), "the log has the address")
 }
 
 func TestClearAll(t *testing.T) {
@@ -133,15 +116,12 @@ func TestClearAll(t *testing.T) {
 	c.want(t, map[string][2]int64{"cv": {0, 10}, "tokens": {0, 50_000}, "requests": {0, 60}, "spend": {0, 2_000_000}, "linkedin": {20, 20}})
 	g.Advance(time.Second)
 	g.spend(user("123"), "user", "", map[string]int64{"cv": 10, "tokens": 50_000, "requests": 60, "spend": 2_000_000})
-	if linkedin := g.items("user#123")[0]["t_linkedin_86400"]; linkedin != nil {
-		t.Error("a limit that was never used is in the item")
-	}
+	linkedin := g.items("user#123")[0]["t_linkedin_86400"]
+	check.That(t, linkedin == nil, "a limit that was never used is in the item")
 	// Names of limits and of identities do as well.
 	g.clear(`{"identity":"user#123","type":"tokens"}`).want(t, map[string][2]int64{"tokens": {0, 50_000}})
 	g.clear(`{"user":"123","type":"linkedin","email":null}`).want(t, map[string][2]int64{"linkedin": {20, 20}})
-	if n := len(g.items("audit#")); n != 2 {
-		t.Errorf("%d audit items; what was full already is no change", n)
-	}
+	check.Equal(t, len(g.items("audit#")), 2, "audit items; what was full already is no change")
 }
 
 // What a limit's capacity is, only the user's token tells: each tier's figures are
@@ -153,13 +133,9 @@ func TestClearOfAPlan(t *testing.T) {
 	c := g.clear(`{"user":"123","type":"all"}`)
 	c.want(t, map[string][2]int64{"tokens": {12_500, 50_000}, "spend": {0, 10_000_000}, "cv": {9, 10}, "requests": {60, 60}, "linkedin": {20, 20}})
 	for _, l := range c.Limits {
-		if l.Name == "tokens" && (l.Tiers[0] != "user" || len(l.Others) != 1 || l.Others[0].Tiers[0] != "pro" ||
-			l.Others[0].Before.Remaining != 100_000 || l.Others[0].After.Remaining != 400_000) {
-			t.Errorf("tokens %+v", l)
-		}
-		if l.Name == "cv" && (len(l.Tiers) != 2 || len(l.Others) != 0) {
-			t.Errorf("cv %+v", l)
-		}
+		check.That(t, l.Name != "tokens" || l.Tiers[0] == "user" && len(l.Others) == 1 && l.Others[0].Tiers[0] == "pro" && l.Others[0].Before.Remaining == 100_000 && l.Others[0].After.Remaining == 400_000,
+			"tokens %+v", l)
+		check.That(t, l.Name != "cv" || len(l.Tiers) == 2 && len(l.Others) == 0, "cv %+v", l)
 	}
 	g.Advance(time.Second)
 	g.spend(user("123"), "pro", "", map[string]int64{"tokens": 400_000, "spend": 10_000_000})
@@ -170,9 +146,7 @@ func TestClearOfAPlan(t *testing.T) {
 func (g *rig) left(id string) (left map[string]int64, open int) {
 	g.t.Helper()
 	state, err := g.callers.Peek(g.t.Context(), user(id).key())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	left = map[string]int64{}
 	for _, l := range g.handler.held(&target{kind: limits.User, id: id, state: state}) {
 		left[l.limit().Name] = l.limit().Shown(state.Limit(l.limit().Limit).Remaining)
@@ -212,16 +186,12 @@ func TestClearWhileACallIsOpen(t *testing.T) {
 			if test.after != nil {
 				g.spend(user("123"), "user", "", test.after)
 			}
-			if err := test.ends(open.Reservation, t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, test.ends(open.Reservation, t.Context()))
 			left, calls := g.left("123")
-			if left["cv"] != test.cv || left["tokens"] != test.tokens || calls != 0 {
-				t.Errorf("left %v, %d calls open; want cv %d, tokens %d", left, calls, test.cv, test.tokens)
-			}
-			if d := g.reserve(user("123"), "user", "", map[string]int64{"cv": test.cv + 1}); d.Reservation != nil {
-				t.Error("the open call credited the cleared quota")
-			}
+			check.That(t, left["cv"] == test.cv && left["tokens"] == test.tokens && calls == 0,
+				"left %v, %d calls open; want cv %d, tokens %d", left, calls, test.cv, test.tokens)
+			d := g.reserve(user("123"), "user", "", map[string]int64{"cv": test.cv + 1})
+			check.That(t, d.Reservation == nil, "the open call credited the cleared quota")
 		})
 	}
 }
@@ -240,9 +210,7 @@ func TestClearInAStorm(t *testing.T) {
 	for i := range 6 {
 		callers, err := bucket.New(g.db, bucket.Options{Table: g.table, Now: g.Now, LongestPeriod: 48 * time.Hour,
 			AttemptTimeout: 20 * time.Second, ReserveTimeout: time.Minute, SettleTimeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		processes.Go(func() {
 			for n := i; ; n++ {
 				select {
@@ -285,9 +253,7 @@ func TestClearInAStorm(t *testing.T) {
 			for range clears / 2 {
 				<-denied
 				c := g.clear(`{"user":"123","type":"all"}`)
-				if len(c.Limits) != 5 {
-					t.Errorf("%+v", c)
-				}
+				check.That(t, len(c.Limits) == 5, "%+v", c)
 			}
 		})
 	}
@@ -300,13 +266,9 @@ func TestClearInAStorm(t *testing.T) {
 		t.Errorf("%d drafts for %d clears", n, clears)
 	}
 	left, open := g.left("123")
-	if open != 0 {
-		t.Errorf("%d calls count as open", open)
-	}
+	check.Equal(t, open, 0, "calls count as open")
 	for name, capacity := range map[string]int64{"cv": 10, "tokens": 50_000, "spend": 2_000_000} {
-		if left[name] < 0 || left[name] > capacity {
-			t.Errorf("%d left of %s", left[name], name)
-		}
+		check.That(t, left[name] >= 0 && left[name] <= capacity, "%d left of %s", left[name], name)
 	}
 	g.clear(`{"user":"123","type":"all"}`)
 	g.Advance(time.Second)
@@ -329,18 +291,14 @@ func TestClearTwice(t *testing.T) {
 	var supporters sync.WaitGroup
 	for range 4 {
 		supporters.Go(func() {
-			if after := g.clear(`{"user":"123","type":"cv"}`).what()["cv"][1]; after != 10 {
-				t.Errorf("%d left", after)
-			}
+			check.Equal(t, g.clear(`{"user":"123","type":"cv"}`).what()["cv"][1], 10, "left")
 		})
 	}
 	supporters.Wait()
 	if left, _ := g.left("123"); left["cv"] != 10 || left["tokens"] != 49_013 {
 		t.Errorf("left %v", left)
 	}
-	if n := len(g.items("audit#")); n != 6 {
-		t.Errorf("%d audit items of 6 clears", n)
-	}
+	check.Equal(t, len(g.items("audit#")), 6, "audit items of 6 clears")
 }
 
 func TestClearNetwork(t *testing.T) {
@@ -395,9 +353,7 @@ func TestClearManyLimits(t *testing.T) {
 		}
 	}
 	for name, figures := range g.clear(`{"user":"123","type":"all"}`).what() {
-		if strings.HasPrefix(name, "feature-") && figures != [2]int64{0, 5} {
-			t.Errorf("%s: %v", name, figures)
-		}
+		check.That(t, !strings.HasPrefix(name, "feature-") || figures == [2]int64{0, 5}, "%s: %v", name, figures)
 	}
 }
 
@@ -407,13 +363,9 @@ func TestClearRefuses(t *testing.T) {
 	g.spend(user("123"), "user", "", map[string]int64{"tokens": 1})
 	g.spend(net(network), "anonymous", "AAAAAAAB", map[string]int64{"network_tokens": 1, "tokens": 1})
 	for _, sub := range []string{"123", "124"} {
-		if err := g.emails.Learn(t.Context(), "both@example.com", sub); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, g.emails.Learn(t.Context(), "both@example.com", sub))
 	}
-	if err := g.emails.Learn(t.Context(), "asleep@example.com", "125"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, g.emails.Learn(t.Context(), "asleep@example.com", "125"))
 	before := len(g.items(""))
 	for _, test := range []struct {
 		name, body  string
@@ -465,9 +417,7 @@ func TestClearRefuses(t *testing.T) {
 		t.Errorf("%d items after, %d before: %v", after, before, g.items(""))
 	}
 	message := g.refused(g.do("POST", "/admin/limits/clear", `{"email":"both@example.com","type":"all"}`), 409, "ambiguous_email", "email")
-	if !strings.Contains(message, "123, 124") {
-		t.Errorf("the users are not named: %s", message)
-	}
+	check.That(t, strings.Contains(message, "123, 124"), "the users are not named: %s", message)
 	e := g.event("POST", "/admin/limits/clear", `{"user":"123","type":"all"}`)
 	e.MultiValueHeaders["Content-Type"] = []string{"text/plain"}
 	g.refused(g.send(e), 415, "unsupported_media_type", "")

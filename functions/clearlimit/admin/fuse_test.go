@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 type shownFuse struct {
@@ -21,9 +22,7 @@ func TestFuse(t *testing.T) {
 	g := newRig(t)
 	var f shownFuse
 	g.read(g.do("GET", "/admin/fuse", ""), &f)
-	if f.State != "closed" || f.Until != nil || f.SetBy != nil {
-		t.Errorf("at first %+v", f)
-	}
+	check.That(t, f.State == "closed" && f.Until == nil && f.SetBy == nil, "at first %+v", f)
 	in := func(d time.Duration) int64 { return noon.Add(d).Unix() }
 	for _, test := range []struct {
 		body, state string
@@ -42,31 +41,22 @@ func TestFuse(t *testing.T) {
 			if f.Until != nil {
 				until = *f.Until
 			}
-			if f.State != test.state || until != test.until || f.SetBy == nil || *f.SetBy != support {
-				t.Errorf("%s: %s", test.body, a.body)
-			}
+			check.That(t, f.State == test.state && until == test.until && f.SetBy != nil && *f.SetBy == support, "%s: %s", test.body, a.body)
 		}
 		// generate reads the same.
 		s, err := fuse.NewReader(g.db, g.table, g.Now).Begin(t.Context())()
-		if err != nil || string(s.State) != test.state {
-			t.Errorf("%s: generate reads %+v, %v", test.body, s, err)
-		}
+		check.That(t, err == nil && string(s.State) == test.state, "%s: generate reads %+v, %v", test.body, s, err)
 	}
 	audit := g.items("audit#")
-	if len(audit) != 5 {
-		t.Fatalf("%d audit items", len(audit))
-	}
+	check.Must(t, len(audit) == 5, "%d audit items", len(audit))
 	found := false
 	for _, item := range audit {
 		found = found || item["what"].(*types.AttributeValueMemberS).Value == "set challenge until 2026-11-30T13:30:00Z" &&
 			item["why"].(*types.AttributeValueMemberS).Value == "a script" && item["who"].(*types.AttributeValueMemberS).Value == support
 	}
-	if !found {
-		t.Errorf("audit %v", audit)
-	}
-	if changes := g.logged("fuse set"); len(changes) != 5 || changes[0]["arn"] != support {
-		t.Errorf("log %v", changes)
-	}
+	check.That(t, found, "audit %v", audit)
+	changes := g.logged("fuse set")
+	check.That(t, len(changes) == 5 && changes[0]["arn"] == support, "log %v", changes)
 }
 
 func TestFuseEnds(t *testing.T) {
@@ -76,9 +66,7 @@ func TestFuseEnds(t *testing.T) {
 	g.Advance(time.Hour)
 	var f shownFuse
 	g.read(g.do("GET", "/admin/fuse", ""), &f)
-	if f.State != "closed" || f.Until != nil {
-		t.Errorf("%+v", f)
-	}
+	check.That(t, f.State == "closed" && f.Until == nil, "%+v", f)
 }
 
 func TestFuseRefuses(t *testing.T) {
@@ -104,7 +92,5 @@ func TestFuseRefuses(t *testing.T) {
 		g.Advance(time.Second)
 	}
 	g.refused(g.do("PUT", "/admin/fuse", `{"state":"open","forever":true}`), 400, "unsupported_parameter", "forever")
-	if n := len(g.items("fuse")) + len(g.items("audit#")); n != 0 {
-		t.Errorf("%d items were made", n)
-	}
+	check.Equal(t, len(g.items("fuse"))+len(g.items("audit#")), 0, "items were made")
 }

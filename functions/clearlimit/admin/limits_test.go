@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestLimits(t *testing.T) {
@@ -26,16 +28,12 @@ func TestLimits(t *testing.T) {
 		"in_flight":1,"holds":[{"id":"` + open.Reservation.ID() + `","started_at":1796040000,"expires_at":1796040070}]}`
 	var got, wanted any
 	g.read(a, &got)
-	if err := json.Unmarshal([]byte(want), &wanted); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal([]byte(want), &wanted))
 	if diff := cmp.Diff(wanted, got); diff != "" {
 		t.Error(diff)
 	}
 	for name := range a.header {
-		if strings.HasPrefix(name, "Access-Control-") {
-			t.Errorf("header %s", name)
-		}
+		check.That(t, !strings.HasPrefix(name, "Access-Control-"), "header %s", name)
 	}
 }
 
@@ -60,10 +58,8 @@ func TestLimitsOfNetwork(t *testing.T) {
 		Holds []any
 	}
 	g.read(g.do("GET", "/admin/limits?identity=net#"+network, ""), &view)
-	if view.Identity.Kind != "anonymous" || view.Identity.ID != "net#"+network || view.Identity.Tier == nil || *view.Identity.Tier != "anonymous" ||
-		view.Fuse != "challenge" || !view.Challenge.Required || view.Holds == nil {
-		t.Errorf("%+v", view)
-	}
+	check.That(t, view.Identity.Kind == "anonymous" && view.Identity.ID == "net#"+network && view.Identity.Tier != nil && *view.Identity.Tier == "anonymous" && view.Fuse == "challenge" && view.Challenge.Required && view.Holds != nil,
+		"%+v", view)
 	got := map[string]int64{}
 	for _, l := range view.Limits {
 		got[l.Client+"/"+l.Name] = l.Remaining
@@ -92,9 +88,7 @@ func TestLimitsRefuses(t *testing.T) {
 		g.refused(g.do("GET", target, ""), want.status, want.code, want.param)
 		g.Advance(2 * time.Second)
 	}
-	if n := len(g.items("user#")) + len(g.items("email#")); n != 0 {
-		t.Errorf("%d items were made", n)
-	}
+	check.Equal(t, len(g.items("user#"))+len(g.items("email#")), 0, "items were made")
 	// Without a key for the hashes there are no addresses.
 	g.handler.Emails = nil
 	g.refused(g.do("GET", "/admin/limits?email=a@example.com", ""), 400, "invalid_value", "email")
@@ -116,16 +110,11 @@ func TestVisitorsOfBackends(t *testing.T) {
 		g.spend(test.who, test.tier, test.client, map[string]int64{"tokens": 5000})
 		var view struct{ Identity struct{ Kind, ID string } }
 		g.read(g.do("GET", "/admin/limits?identity="+key, ""), &view)
-		if view.Identity.Kind != test.kind || view.Identity.ID != key {
-			t.Errorf("%s is %+v", key, view.Identity)
-		}
-		if a := g.do("POST", "/admin/limits/clear", `{"identity":"`+key+`","type":"tokens"}`); a.status != 200 {
-			t.Errorf("%s: %s", key, a.body)
-		}
+		check.That(t, view.Identity.Kind == test.kind && view.Identity.ID == key, "%s is %+v", key, view.Identity)
+		a := g.do("POST", "/admin/limits/clear", `{"identity":"`+key+`","type":"tokens"}`)
+		check.That(t, a.status == 200, "%s: %s", key, a.body)
 		state, err := g.callers.Peek(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		for _, l := range g.handler.held(&target{kind: test.who.kind, id: test.who.id, state: state}) {
 			if s := l.status(state, l.versions[0]); l.limit().Name == "tokens" && s.Remaining != s.Limit.Capacity {
 				t.Errorf("%s has %d tokens of %d after the clear", key, s.Remaining, s.Limit.Capacity)

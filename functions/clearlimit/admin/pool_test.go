@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -23,16 +24,12 @@ const dollar = 1_000_000_000_000 // in a pool's units
 func (g *rig) overspend(used int64) {
 	g.t.Helper()
 	p, err := g.callers.NewPool("pool#all", 4*dollar, time.Hour, bucket.PoolOptions{})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	r, _, err := p.Reserve(g.t.Context(), dollar/2)
 	if err != nil || r == nil {
 		g.t.Fatal(r, err)
 	}
-	if err := r.Settle(g.t.Context(), used); err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, r.Settle(g.t.Context(), used))
 }
 
 type clearedPool struct {
@@ -60,10 +57,8 @@ func TestPoolIsShown(t *testing.T) {
 	for target, want := range map[string][3]int64{"pool%23all": {1_000_000, 0, 500_000}, "pool%23anonymous": {10_000, 10_000, 0}} {
 		g.read(g.do("GET", "/admin/limits?identity="+strings.ReplaceAll(target, "%23", "#"), ""), &got)
 		l := got.Limits[0]
-		if len(got.Limits) != 1 || l.Name != "spend_ceiling" || l.Unit != "usd_micros" || [3]int64{l.Capacity, l.Remaining, l.Debt} != want ||
-			got.Identity.Kind != "pool" || got.Fuse != "closed" {
-			t.Errorf("%s: %+v, want %v", target, got, want)
-		}
+		check.That(t, len(got.Limits) == 1 && l.Name == "spend_ceiling" && l.Unit == "usd_micros" && [3]int64{l.Capacity, l.Remaining, l.Debt} == want && got.Identity.Kind == "pool" && got.Fuse == "closed",
+			"%s: %+v, want %v", target, got, want)
 	}
 }
 
@@ -75,13 +70,9 @@ func TestPoolDebtIsForgiven(t *testing.T) {
 	var got clearedPool
 	g.read(g.do("POST", "/admin/limits/clear", `{"identity":"pool#all","type":"all","reason":"the provider credited it"}`), &got)
 	l := got.Limits[0]
-	if got.Forgiven != 500_000 || l.Before.Debt != 500_000 || l.After.Debt != 0 || l.After.Remaining != 0 || got.Identity.ID != "pool#all" {
-		t.Errorf("%+v", got)
-	}
+	check.That(t, got.Forgiven == 500_000 && l.Before.Debt == 500_000 && l.After.Debt == 0 && l.After.Remaining == 0 && got.Identity.ID == "pool#all", "%+v", got)
 	audit := g.items("audit#")
-	if len(audit) != 1 {
-		t.Fatalf("%d audit items", len(audit))
-	}
+	check.Must(t, len(audit) == 1, "%d audit items", len(audit))
 	for attr, want := range map[string]string{"who": support, "whom": "pool#all", "what": "forgive the debt", "why": "the provider credited it"} {
 		if got, _ := audit[0][attr].(*types.AttributeValueMemberS); got == nil || got.Value != want {
 			t.Errorf("audit: %s is %v, want %q", attr, audit[0][attr], want)
@@ -132,7 +123,6 @@ func TestPoolRefusals(t *testing.T) {
 		return faults.None
 	}
 	g.refused(g.do("POST", "/admin/limits/clear", `{"identity":"pool#all","type":"all"}`), http.StatusServiceUnavailable, "store_unavailable", "")
-	if after := g.items("pool#all")[0]; len(after) != len(before) {
-		t.Errorf("without an audit: %v, before %v", after, before)
-	}
+	after := g.items("pool#all")[0]
+	check.That(t, len(after) == len(before), "without an audit: %v, before %v", after, before)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -34,12 +35,10 @@ func TestRefusalsAreShortInTheLog(t *testing.T) {
 			g := newRig(t)
 			e := g.event("POST", "/admin/limits/clear", `{"user":"ann","type":"all"}`)
 			edit(g, &e)
-			if a := g.send(e); a.status < 400 {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
-			if n := len(g.log.String()); n > most || n == 0 {
-				t.Errorf("%d bytes: %.2000s", n, g.log)
-			}
+			a := g.send(e)
+			check.Must(t, a.status >= 400, "%d %s", a.status, a.body)
+			n := len(g.log.String())
+			check.That(t, n <= most && n != 0, "%d bytes: %.2000s", n, g.log)
 		})
 	}
 }

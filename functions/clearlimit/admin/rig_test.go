@@ -21,6 +21,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 	"github.com/tokenfuse/tokenfuse/testkit/testclock"
@@ -103,9 +104,7 @@ func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 		Secret:  func(context.Context, policy.Secret) (string, error) { return g.secret() },
 		Log:     environ.NewLog(g.log), Now: g.Now,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	g.call = Lambda(g.handler)
 	opts.Now, opts.LongestPeriod = g.Now, g.policy.LongestPeriod()+time.Minute
 	if g.callers, err = bucket.New(g.db, opts); err != nil {
@@ -121,13 +120,9 @@ func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 func (g *rig) event(method, target, body string) events.APIGatewayProxyRequest {
 	g.t.Helper()
 	raw, err := os.ReadFile("../../../internal/lambdahttp/testdata/iam.json")
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	var e events.APIGatewayProxyRequest
-	if err := json.Unmarshal(raw, &e); err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, json.Unmarshal(raw, &e))
 	path, query, _ := strings.Cut(target, "?")
 	e.HTTPMethod, e.Path, e.Body = method, path, body
 	e.RequestContext.HTTPMethod, e.RequestContext.Path = method, "/prod"+path
@@ -152,9 +147,7 @@ type answer struct {
 func (g *rig) send(e events.APIGatewayProxyRequest) answer {
 	g.t.Helper()
 	res, err := g.call(g.t.Context(), e)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return answer{res.StatusCode, res.MultiValueHeaders, res.Body}
 }
 
@@ -166,12 +159,8 @@ func (g *rig) do(method, target, body string) answer {
 // read decodes the answer to a request that must succeed.
 func (g *rig) read(a answer, into any) {
 	g.t.Helper()
-	if a.status != http.StatusOK {
-		g.t.Fatalf("%d %s", a.status, a.body)
-	}
-	if err := json.Unmarshal([]byte(a.body), into); err != nil {
-		g.t.Fatal(err)
-	}
+	check.Must(g.t, a.status == http.StatusOK, "%d %s", a.status, a.body)
+	check.OK(g.t, json.Unmarshal([]byte(a.body), into))
 }
 
 // tellsWhatToDo is in every message.
@@ -187,26 +176,20 @@ func (g *rig) refused(a answer, status int, code, param string) string {
 			Param               *string
 		}
 	}
-	if err := json.Unmarshal([]byte(a.body), &envelope); err != nil {
-		g.t.Fatalf("%v: %s", err, a.body)
-	}
+	err := json.Unmarshal([]byte(a.body), &envelope)
+	check.Must(g.t, err == nil, "%v: %s", err, a.body)
 	e := envelope.Error
 	got := ""
 	if e.Param != nil {
 		got = *e.Param
 	}
-	if a.status != status || e.Code != code || got != param || e.Message == "" || e.Type == "" {
-		g.t.Errorf("%d %s; want %d, code %s, param %q", a.status, a.body, status, code, param)
-	}
-	if a.header.Get("X-Should-Retry") == "" || a.header.Get("X-Request-Id") == "" || a.header.Get("Cache-Control") != "no-store" {
-		g.t.Errorf("headers %v", a.header)
-	}
-	if !tellsWhatToDo.MatchString(e.Message) {
-		g.t.Errorf("what to do? %s", e.Message)
-	}
-	if lines := g.logged("admin request"); len(lines) == 0 || lines[len(lines)-1]["outcome"] != code || lines[len(lines)-1]["level"] != "WARN" {
-		g.t.Errorf("%s is not in the log", code)
-	}
+	check.That(g.t, a.status == status && e.Code == code && got == param && e.Message != "" && e.Type != "",
+		"%d %s; want %d, code %s, param %q", a.status, a.body, status, code, param)
+	check.That(g.t, a.header.Get("X-Should-Retry") != "" && a.header.Get("X-Request-Id") != "" && a.header.Get("Cache-Control") == "no-store",
+		"headers %v", a.header)
+	check.That(g.t, tellsWhatToDo.MatchString(e.Message), "what to do? %s", e.Message)
+	lines := g.logged("admin request")
+	check.That(g.t, len(lines) != 0 && lines[len(lines)-1]["outcome"] == code && lines[len(lines)-1]["level"] == "WARN", "%s is not in the log", code)
 	return e.Message
 }
 
@@ -233,9 +216,7 @@ func (g *rig) request(t *target, tier, client string, costs map[string]int64) bu
 			delete(costs, l.Name)
 		}
 	}
-	if len(costs) > 0 {
-		g.t.Fatalf("no such limits: %v", costs)
-	}
+	check.Must(g.t, len(costs) == 0, "no such limits: %v", costs)
 	return req
 }
 
@@ -243,9 +224,7 @@ func (g *rig) request(t *target, tier, client string, costs map[string]int64) bu
 func (g *rig) reserve(t *target, tier, client string, costs map[string]int64) bucket.Decision {
 	g.t.Helper()
 	d, err := g.callers.Reserve(g.t.Context(), g.request(t, tier, client, costs))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return d
 }
 
@@ -253,25 +232,19 @@ func (g *rig) reserve(t *target, tier, client string, costs map[string]int64) bu
 func (g *rig) spend(t *target, tier, client string, costs map[string]int64) {
 	g.t.Helper()
 	d := g.reserve(t, tier, client, costs)
-	if d.Reservation == nil {
-		g.t.Fatalf("denied: %+v", d.Denials)
-	}
+	check.Must(g.t, d.Reservation != nil, "denied: %+v", d.Denials)
 	used := make([]int64, len(d.Limits))
 	for i, s := range d.Limits {
 		used[i] = inBucket(s.Limit.Name, costs[s.Limit.Name])
 	}
-	if err := d.Reservation.Settle(g.t.Context(), used); err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, d.Reservation.Settle(g.t.Context(), used))
 }
 
 // items are the table's items whose key has a prefix.
 func (g *rig) items(prefix string) []map[string]types.AttributeValue {
 	g.t.Helper()
 	out, err := g.db.Scan(g.t.Context(), &dynamodb.ScanInput{TableName: &g.table})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	var items []map[string]types.AttributeValue
 	for _, item := range out.Items {
 		if strings.HasPrefix(item["pk"].(*types.AttributeValueMemberS).Value, prefix) {
@@ -303,8 +276,6 @@ func (g *rig) shortTempered() *bucket.Buckets {
 	db, _ := enginetest.Table(g.t, func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: g.net} })
 	b, err := bucket.New(db, bucket.Options{Table: g.table, LongestPeriod: 48 * time.Hour, Now: g.Now,
 		AttemptTimeout: time.Second, ReserveTimeout: 150 * time.Millisecond, SettleTimeout: time.Second})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return b
 }

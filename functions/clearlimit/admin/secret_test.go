@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Secrets are read when the first address is looked up and not before: who must cut
@@ -19,28 +21,19 @@ func TestSecretIsReadForAddressesAlone(t *testing.T) {
 		return testSecret, nil
 	}
 	g.spend(user("ann"), "user", "", map[string]int64{"requests": 1})
-	if err := g.emails.Learn(t.Context(), "ann@example.com", "ann"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, g.emails.Learn(t.Context(), "ann@example.com", "ann"))
 	for _, a := range []answer{
 		g.do("GET", "/admin/fuse", ""), g.do("PUT", "/admin/fuse", `{"state":"open"}`),
 		g.do("GET", "/admin/limits?user=ann", ""), g.do("POST", "/admin/limits/clear", `{"user":"ann","type":"all"}`),
 	} {
-		if a.status != 200 {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		check.Equal(t, a.status, 200, "%s", a.body)
 	}
-	if n := reads.Load(); n != 0 {
-		t.Errorf("the secret was read %d times for nothing", n)
-	}
+	check.Equal(t, reads.Load(), 0, "the secret was read … times for nothing")
 	for range 3 {
-		if a := g.do("GET", "/admin/limits?email=ann@example.com", ""); a.status != 200 {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		a := g.do("GET", "/admin/limits?email=ann@example.com", "")
+		check.That(t, a.status == 200, "%d %s", a.status, a.body)
 	}
-	if n := reads.Load(); n != 1 {
-		t.Errorf("the secret was read %d times, want once", n)
-	}
+	check.Equal(t, reads.Load(), 1, "the secret was read … times")
 }
 
 // Without the secret all but addresses works; once it can be read, they do too.
@@ -48,9 +41,7 @@ func TestSecretCannotBeRead(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	g.spend(user("ann"), "user", "", map[string]int64{"requests": 1})
-	if err := g.emails.Learn(t.Context(), "ann@example.com", "ann"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, g.emails.Learn(t.Context(), "ann@example.com", "ann"))
 	for cause, secret := range map[string]func() (string, error){
 		"ThrottlingException": func() (string, error) { return "", errors.New("ThrottlingException: Rate exceeded") },
 		"at least 16 bytes":   func() (string, error) { return "short", nil },
@@ -58,13 +49,10 @@ func TestSecretCannotBeRead(t *testing.T) {
 		g.secret = secret
 		a := g.do("GET", "/admin/limits?email=ann@example.com", "")
 		message := g.refused(a, 503, "secret_unavailable", "email")
-		if !strings.Contains(message, "by id") || strings.Contains(a.body, cause) || !strings.Contains(g.log.String(), cause) {
-			t.Errorf("%s, logged %s", a.body, g.log)
-		}
+		check.That(t, strings.Contains(message, "by id") && !strings.Contains(a.body, cause) && strings.Contains(g.log.String(), cause),
+			"%s, logged %s", a.body, g.log)
 		for _, a := range []answer{g.do("PUT", "/admin/fuse", `{"state":"open"}`), g.do("GET", "/admin/limits?user=ann", "")} {
-			if a.status != 200 {
-				t.Errorf("%d %s", a.status, a.body)
-			}
+			check.Equal(t, a.status, 200, "%s", a.body)
 		}
 		g.Advance(5 * time.Second)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/local/gateway"
 	"github.com/tokenfuse/tokenfuse/local/sigv4"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // From a signature to the function: who has not signed does not reach it.
@@ -24,9 +25,7 @@ func TestSignedThroughGateway(t *testing.T) {
 	t.Parallel()
 	const key, secret, clear = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", `{"user":"123","type":"cv"}`
 	forged, err := json.Marshal((&rig{t: t}).event("GET", "/", "").RequestContext)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for name, test := range map[string]struct {
 		key, secret string
 		age         time.Duration
@@ -63,31 +62,23 @@ func TestSignedThroughGateway(t *testing.T) {
 			front := httptest.NewServer(gateway.New(gateway.Options{Identity: sigv4.Identity(lookup, g.Now)}, gateway.Buffered(g.call)))
 			t.Cleanup(front.Close)
 			r, err := http.NewRequest("POST", front.URL+"/admin/limits/clear", strings.NewReader(clear))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			r.Header.Set("Content-Type", "application/json")
 			hash := sha256.Sum256([]byte(clear))
 			err = v4.NewSigner().SignHTTP(t.Context(), aws.Credentials{AccessKeyID: test.key, SecretAccessKey: test.secret}, r,
 				hex.EncodeToString(hash[:]), "execute-api", "us-east-1", g.Now().Add(-test.age))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			if test.change != nil {
 				test.change(r)
 			}
 			res, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			defer res.Body.Close()
 			body, err := io.ReadAll(res.Body)
-			if err != nil || res.StatusCode != test.status || !strings.Contains(string(body), test.says) {
-				t.Errorf("%d %s, %v; want %d %s", res.StatusCode, body, err, test.status, test.says)
-			}
-			if changes := len(g.items("audit#")); (changes > 0) != (test.status == 200) {
-				t.Errorf("%d changes", changes)
-			}
+			check.That(t, err == nil && res.StatusCode == test.status && strings.Contains(string(body), test.says),
+				"%d %s, %v; want %d %s", res.StatusCode, body, err, test.status, test.says)
+			changes := len(g.items("audit#"))
+			check.That(t, (changes > 0) == (test.status == 200), "%d changes", changes)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -124,15 +125,10 @@ func TestUnavailableWithinFourSeconds(t *testing.T) {
 			if code := g.codeOf(a); a.status != http.StatusOK && a.status != http.StatusServiceUnavailable || !strings.HasSuffix(code, "_unavailable") {
 				t.Errorf("%d %s", a.status, a.body)
 			}
-			if took > 4*time.Second {
-				t.Errorf("answered after %s", took)
-			}
-			if half := strings.Contains(name, "one of"); a.status == http.StatusOK && !half {
-				t.Errorf("%s", a.body)
-			}
-			if n := len(g.upstream.Calls()); n != 0 {
-				t.Errorf("%d calls upstream", n)
-			}
+			check.That(t, took <= 4*time.Second, "answered after %s", took)
+			half := strings.Contains(name, "one of")
+			check.That(t, a.status != http.StatusOK || half, "%s", a.body)
+			check.Equal(t, len(g.upstream.Calls()), 0, "calls upstream")
 		})
 	}
 }
@@ -176,9 +172,8 @@ func TestNothingIsReadAfterTheAnswer(t *testing.T) {
 				return faults.None
 			}
 			a := tt.ask(g)
-			if code := g.codeOf(a); code != tt.code {
-				t.Errorf("%s, want %q", a.body, tt.code)
-			}
+			code := g.codeOf(a)
+			check.That(t, code == tt.code, "%s, want %q", a.body, tt.code)
 			select {
 			case <-reading:
 			default:

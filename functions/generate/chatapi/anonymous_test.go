@@ -108,14 +108,10 @@ func TestRotatingWhatIsFreeStaysWithinTheNetwork(t *testing.T) {
 				codes[g.codeOf(g.do(r))]++
 			}
 			used := g.usedTokens()
-			if used > 50_000 || used < 15_000 {
-				t.Errorf("%d tokens admitted, the network may have 50,000: %v", used, codes)
-			}
+			check.That(t, used <= 50_000 && used >= 15_000, "%d tokens admitted, the network may have 50,000: %v", used, codes)
 			addr, _ := tc.from(0)
 			for _, l := range g.limitsOf(addr, "").Limits {
-				if l.Name == "network_tokens" && l.Remaining != 50_000-used {
-					t.Errorf("%d of the network's tokens remain after %d were used", l.Remaining, used)
-				}
+				check.That(t, l.Name != "network_tokens" || l.Remaining == 50_000-used, "%d of the network's tokens remain after %d were used", l.Remaining, used)
 			}
 			t.Logf("%d tokens of 50,000, %v", used, codes)
 		})
@@ -133,23 +129,16 @@ func TestNetworksStayWithinThePool(t *testing.T) {
 		codes[g.codeOf(g.visit(fmt.Sprintf("198.51.%d.7:1", i%250), fmt.Sprintf("agent/%d", i), question))]++
 	}
 	_, usage := g.upstream.Totals()
-	if cost := testPrices.Cost(usage); cost.MicroDollars() > 25_000 || cost.MicroDollars() < 20_000 {
-		t.Errorf("$%s was spent at one instant, a quarter of $0.10 may be", cost)
-	}
-	if codes["spend_ceiling_reached"] == 0 || len(codes) != 2 {
-		t.Errorf("answers %v", codes)
-	}
+	cost := testPrices.Cost(usage)
+	check.That(t, cost.MicroDollars() <= 25_000 && cost.MicroDollars() >= 20_000, "$%s was spent at one instant, a quarter of $0.10 may be", cost)
+	check.That(t, codes["spend_ceiling_reached"] != 0 && len(codes) == 2, "answers %v", codes)
 	// Honest about the wait, and nothing is taken from the caller.
 	a := g.visit("192.0.2.1:1", "another", question)
 	e := g.wireError(a)
-	if a.status != http.StatusServiceUnavailable || e.Code != "spend_ceiling_reached" || e.Type != "server_error" ||
-		a.header.Get("X-Should-Retry") != "false" || a.header.Get("Retry-After") == "" || *e.RetryAfter < 1 {
-		t.Errorf("%d %+v %v", a.status, e, a.header)
-	}
+	check.That(t, a.status == http.StatusServiceUnavailable && e.Code == "spend_ceiling_reached" && e.Type == "server_error" && a.header.Get("X-Should-Retry") == "false" && a.header.Get("Retry-After") != "" && *e.RetryAfter >= 1,
+		"%d %+v %v", a.status, e, a.header)
 	g.freeze(time.Duration(*e.RetryAfter) * time.Second)
-	if code := g.codeOf(g.visit("192.0.2.1:1", "another", question)); code != "" {
-		t.Errorf("%s after the wait", code)
-	}
+	check.Equal(t, g.codeOf(g.visit("192.0.2.1:1", "another", question)), "", "after the wait")
 	// Signed-in users draw on the pool of all alone.
 	if a := g.chat(g.token("123", ""), question); a.status != http.StatusOK {
 		t.Errorf("a user: %d %s", a.status, a.body)
@@ -194,9 +183,7 @@ func TestChallengeFlow(t *testing.T) {
 		t.Errorf("%d calls with the pass, %d tokens, then %s", served, spent, a.body)
 	}
 	view := g.limitsOf(addr, pass)
-	if view.Identity.Kind != "anonymous" || !strings.HasPrefix(view.Identity.ID, "pass#") || view.Challenge.Required {
-		t.Errorf("limits %+v", view)
-	}
+	check.That(t, view.Identity.Kind == "anonymous" && strings.HasPrefix(view.Identity.ID, "pass#") && !view.Challenge.Required, "limits %+v", view)
 	if view := g.limitsOf(addr, ""); !strings.HasPrefix(view.Identity.ID, "net#") {
 		t.Errorf("limits %+v", view)
 	}
@@ -213,9 +200,8 @@ func TestPassIsCounted(t *testing.T) {
 		r := g.visitRequest(addr, "browser", little)
 		r.Header.Set("X-Challenge-Pass", pass)
 		code := g.codeOf(g.do(r))
-		if want := map[bool]string{true: "", false: "challenge_required"}[i < 20]; code != want {
-			t.Fatalf("call %d: %q, want %q", i+1, code, want)
-		}
+		want := map[bool]string{true: "", false: "challenge_required"}[i < 20]
+		check.Must(t, code == want, "call %d: %q, want %q", i+1, code, want)
 		g.freeze(5 * time.Second)
 	}
 }
@@ -233,9 +219,8 @@ func TestPassIsRefused(t *testing.T) {
 		r.Header.Set("X-Challenge-Pass", pass)
 		a := g.do(r)
 		e := g.wireError(a)
-		if a.status != http.StatusForbidden || e.Code != "challenge_failed" || !strings.Contains(a.body, "challenge_url") || messages[e.Message] {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
+		check.That(t, a.status == http.StatusForbidden && e.Code == "challenge_failed" && strings.Contains(a.body, "challenge_url") && !messages[e.Message],
+			"%s: %d %s", name, a.status, a.body)
 		messages[e.Message] = true
 	}
 	refused("nonsense", addr, "nonsense")
@@ -264,9 +249,7 @@ func TestSolutionIsRefused(t *testing.T) {
 		t.Helper()
 		a := g.post(addr, body)
 		e := g.wireError(a)
-		if a.status != http.StatusForbidden || e.Code != "challenge_failed" || messages[e.Message] {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
+		check.That(t, a.status == http.StatusForbidden && e.Code == "challenge_failed" && !messages[e.Message], "%s: %d %s", name, a.status, a.body)
 		messages[e.Message] = true
 	}
 	refused("missing", addr, `{}`)
@@ -287,9 +270,7 @@ func TestSolutionIsRefused(t *testing.T) {
 	g.freeze(10 * time.Minute)
 	refused("expired", addr, `{"payload":"`+payload+`"}`)
 	for body, code := range map[string]string{`{`: "invalid_json", `[]`: "invalid_json", `{"payload":1}`: "invalid_value", `{"payload":"","payload":""}`: "invalid_json"} {
-		if got := g.codeOf(g.post(addr, body)); got != code {
-			t.Errorf("%s: %s, want %s", body, got, code)
-		}
+		check.Equal(t, g.codeOf(g.post(addr, body)), code, "%s", body)
 	}
 }
 
@@ -308,9 +289,7 @@ func TestTwoUsesOfOneSolution(t *testing.T) {
 			won++
 		}
 	}
-	if won != 1 {
-		t.Errorf("%d uses of one solution won", won)
-	}
+	check.Equal(t, won, 1, "uses of one solution won")
 }
 
 // Across clients the call at which the challenge comes varies; for one client on
@@ -333,9 +312,7 @@ func TestThresholdCannotBeReadOff(t *testing.T) {
 	for i := range 50 {
 		seen[threshold(i)]++
 	}
-	if len(seen) < 10 {
-		t.Errorf("the challenge came after %v", seen)
-	}
+	check.That(t, len(seen) >= 10, "the challenge came after %v", seen)
 	// The same client in other processes with tables of their own, at the same time.
 	start := g.now()
 	var same []int
@@ -349,9 +326,7 @@ func TestThresholdCannotBeReadOff(t *testing.T) {
 		}
 		same = append(same, n)
 	}
-	if same[0] != same[1] || same[1] != same[2] {
-		t.Errorf("one client on one day was challenged after %v calls", same)
-	}
+	check.That(t, same[0] == same[1] && same[1] == same[2], "one client on one day was challenged after %v calls", same)
 }
 
 // An honest visitor beside a script that rotates its agent 8 times a second in the
@@ -400,12 +375,8 @@ func TestHonestNeighbours(t *testing.T) {
 				g.freeze(time.Second)
 			}
 			t.Logf("%d of %d honest calls and %d of %d of a user were served", served, asked, userServed, userAsked)
-			if served*100 < asked*85 {
-				t.Errorf("%d of %d honest calls were served", served, asked)
-			}
-			if userServed != userAsked {
-				t.Errorf("%d of %d calls of a signed-in user were served", userServed, userAsked)
-			}
+			check.That(t, served*100 >= asked*85, "%d of %d honest calls were served", served, asked)
+			check.That(t, userServed == userAsked, "%d of %d calls of a signed-in user were served", userServed, userAsked)
 		})
 	}
 }
@@ -433,27 +404,20 @@ func TestFuseIsObeyed(t *testing.T) {
 		before := g.usedTokens()
 		visitor, holder, user := g.visit(addr, "browser", question), withPass(), g.chat(user, question)
 		for i, got := range []string{g.codeOf(visitor), g.codeOf(holder), g.codeOf(user)} {
-			if want := []string{tc.visitor, tc.holder, tc.user}[i]; got != want {
-				t.Errorf("%s: caller %d got %q, want %q", tc.state, i, got, want)
-			}
+			want := []string{tc.visitor, tc.holder, tc.user}[i]
+			check.That(t, got == want, "%s: caller %d got %q, want %q", tc.state, i, got, want)
 		}
 		if tc.state == "open" {
 			e := g.wireError(user)
-			if user.status != http.StatusServiceUnavailable || *e.RetryAfter != 86 || user.header.Get("Retry-After") != "86" || user.header.Get("X-Should-Retry") != "false" {
-				t.Errorf("%d %s", user.status, user.body)
-			}
-			if g.usedTokens() != before {
-				t.Error("a call was made through an open fuse")
-			}
+			check.That(t, user.status == http.StatusServiceUnavailable && *e.RetryAfter == 86 && user.header.Get("Retry-After") == "86" && user.header.Get("X-Should-Retry") == "false",
+				"%d %s", user.status, user.body)
+			check.That(t, g.usedTokens() == before, "a call was made through an open fuse")
 		}
-		if view := g.limitsOf(addr, ""); view.Fuse != tc.state || view.Challenge.Required != (tc.state == "challenge") {
-			t.Errorf("%s: limits %+v", tc.state, view)
-		}
+		view := g.limitsOf(addr, "")
+		check.That(t, view.Fuse == tc.state && view.Challenge.Required == (tc.state == "challenge"), "%s: limits %+v", tc.state, view)
 	}
 	g.freeze(90 * time.Second) // it ends by itself
-	if code := g.codeOf(g.visit(addr, "browser", question)); code != "" {
-		t.Errorf("%s after the fuse's time", code)
-	}
+	check.Equal(t, g.codeOf(g.visit(addr, "browser", question)), "", "after the fuse's time")
 	g.wantNothingOpen("user#123")
 }
 
@@ -515,12 +479,8 @@ func TestFuseNeverRead(t *testing.T) {
 	g.fuseFails.Store(true)
 	g.net.Plan = failing("GetItem")
 	a := g.chat(g.token("123", ""), question)
-	if a.status != http.StatusServiceUnavailable || g.codeOf(a) != "store_unavailable" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	if g.usedTokens() != 0 {
-		t.Error("a call was made")
-	}
+	check.That(t, a.status == http.StatusServiceUnavailable && g.codeOf(a) == "store_unavailable", "%d %s", a.status, a.body)
+	check.That(t, g.usedTokens() == 0, "a call was made")
 	g.wantNothingOpen("user#123")
 }
 
@@ -542,18 +502,12 @@ func TestNothingOfTheCallerIsKept(t *testing.T) {
 	bodies += a.body + fmt.Sprint(a.header) + pass
 	db := engine.Client(enginetest.URL())
 	scan, err := db.Scan(context.Background(), &dynamodb.ScanInput{TableName: &g.bucket.Table})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	table, err := json.Marshal(scan.Items)
-	if err != nil || len(scan.Items) < 3 {
-		t.Fatalf("%d items, %v", len(scan.Items), err)
-	}
+	check.Must(t, err == nil && len(scan.Items) >= 3, "%d items, %v", len(scan.Items), err)
 	for where, text := range map[string]string{"table": string(table), "log": g.log.String(), "answers": bodies} {
 		for _, secret := range []string{addr, "203.0.113", "Mozilla", "Peculiar", testSecret} {
-			if strings.Contains(text, secret) {
-				t.Errorf("the %s holds %q", where, secret)
-			}
+			check.That(t, !strings.Contains(text, secret), "the %s holds %q", where, secret)
 		}
 	}
 }

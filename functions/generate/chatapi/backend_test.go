@@ -15,6 +15,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/local/engine"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/widget"
 )
@@ -92,18 +93,15 @@ func TestVisitorsAreApart(t *testing.T) {
 		{"a subscriber", webSecret, "user#web#", vouched("124", "pro"), "user", "pro"},
 	} {
 		got := g.visitorOf(t, test.key, test.who)
-		if got.Kind != test.kind || got.Tier != test.tier || !strings.HasPrefix(got.ID, test.prefix) || seen[got.ID] != "" {
-			t.Errorf("%s is %+v, as is %q", test.name, got, seen[got.ID])
-		}
+		check.That(t, got.Kind == test.kind && got.Tier == test.tier && strings.HasPrefix(got.ID, test.prefix) && seen[got.ID] == "",
+			"%s is %+v, as is %q", test.name, got, seen[got.ID])
 		if _, _, ok := keys.Identity(got.ID); !ok || strings.Contains(got.ID, "123") || strings.Contains(got.ID, addr) {
 			t.Errorf("%s has the key %q", test.name, got.ID)
 		}
 		seen[got.ID] = test.name
 		if test.key == webSecret {
 			for name, key := range map[string]string{"old secret": oldSecret, "token": g.token("web-server", "pro")} {
-				if again := g.visitorOf(t, key, test.who); again != got {
-					t.Errorf("%s, by the %s: %+v, want %+v", test.name, name, again, got)
-				}
+				check.Equal(t, g.visitorOf(t, key, test.who), got, "%s, by the %s", test.name, name)
 			}
 		}
 	}
@@ -112,9 +110,7 @@ func TestVisitorsAreApart(t *testing.T) {
 		"the address itself": g.whoIs(t, func(r *http.Request) { r.RemoteAddr = addr + ":1" }),
 		"user 123":           g.visitorOf(t, g.token("123", ""), byID("123")), // with a token of their own, whoever sends it
 	} {
-		if seen[got.ID] != "" || strings.Contains(got.ID, "web") {
-			t.Errorf("%s is %+v, as %s", name, got, seen[got.ID])
-		}
+		check.That(t, seen[got.ID] == "" && !strings.Contains(got.ID, "web"), "%s is %+v, as %s", name, got, seen[got.ID])
 	}
 	// Addresses of one network are one, agents are its clients, and both last a day; the id
 	// of somebody with an account stays.
@@ -124,9 +120,8 @@ func TestVisitorsAreApart(t *testing.T) {
 		t.Errorf("%+v is not of the network %+v", got, network)
 	}
 	g.freeze(24 * time.Hour)
-	if network == g.visitorOf(t, webSecret, byAddress(addr)) || id == g.visitorOf(t, webSecret, byID("123")) || user != g.visitorOf(t, webSecret, vouched("123", "user")) {
-		t.Error("a day later")
-	}
+	check.That(t, network != g.visitorOf(t, webSecret, byAddress(addr)) && id != g.visitorOf(t, webSecret, byID("123")) && user == g.visitorOf(t, webSecret, vouched("123", "user")),
+		"a day later")
 }
 
 func TestVisitorHeaders(t *testing.T) {
@@ -160,9 +155,8 @@ func TestVisitorHeaders(t *testing.T) {
 		for _, route := range [][3]string{{"POST", chatPath, chatBody("docqa", "Hi")}, {"GET", "/v1/limits"}, {"GET", "/v1/challenge"}} {
 			a := g.do(g.via(test.key, test.who, route[0], route[1], route[2]))
 			g.refused(t, a, openai.InvalidValue, test.param)
-			if message := g.wireError(a).Message; !strings.Contains(message, test.said) {
-				t.Errorf("%s: %q", test.name, message)
-			}
+			message := g.wireError(a).Message
+			check.That(t, strings.Contains(message, test.said), "%s: %q", test.name, message)
 		}
 	}
 	for name, who := range map[string]func(*http.Request){
@@ -170,9 +164,8 @@ func TestVisitorHeaders(t *testing.T) {
 		"a long agent": known(visitorAddress, "203.0.113.7", visitorAgent, strings.Repeat("a", 5000)), "the longest id": byID(strings.Repeat("a", maxVisitorID)),
 		"an e-mail address": byID("ann@example.com"), "a #": byID("a#b"), "an empty header beside it": known(visitorAddress, "", visitorID, "1"),
 	} {
-		if a := g.viaChat(webSecret, who, chatBody("docqa", "Hi")); a.status != http.StatusOK {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
+		a := g.viaChat(webSecret, who, chatBody("docqa", "Hi"))
+		check.That(t, a.status == http.StatusOK, "%s: %d %s", name, a.status, a.body)
 	}
 }
 
@@ -212,19 +205,13 @@ func TestWhoIsNoBackend(t *testing.T) {
 		}
 	}
 	g.untouched(t)
-	if !strings.Contains(g.log.String(), `"backend not proven"`) {
-		t.Error("nothing in the log says why")
-	}
+	check.That(t, strings.Contains(g.log.String(), `"backend not proven"`), "nothing in the log says why")
 	for _, secret := range []string{webSecret, oldSecret, shopSecret} {
-		if strings.Contains(g.log.String(), secret) {
-			t.Error("a secret is in the log")
-		}
+		check.That(t, !strings.Contains(g.log.String(), secret), "a secret is in the log")
 	}
 	// Without backends in the policy the headers are as any others.
 	plain := newRig(t)
-	if got := plain.whoIs(t, byID("1")); got != plain.whoIs(t, func(*http.Request) {}) {
-		t.Errorf("%+v", got)
-	}
+	check.Equal(t, plain.whoIs(t, byID("1")), plain.whoIs(t, func(*http.Request) {}), `plain.whoIs(t, byID("1"))`)
 	plain.refused(t, plain.viaChat(webSecret, byID("1"), chatBody("docqa", "Hi")), openai.InvalidToken, "")
 }
 
@@ -241,24 +228,18 @@ func TestABackendsBound(t *testing.T) {
 		codes[g.codeOf(g.viaChat([]string{webSecret, oldSecret}[i%2], who, long))]++
 	}
 	_, usage := g.upstream.Totals()
-	if cost := testPrices.Cost(usage); cost.MicroDollars() > 100_000 || cost.MicroDollars() < 50_000 {
-		t.Errorf("$%s was spent at one instant, a quarter of $0.40 may be", cost)
-	}
-	if codes["spend_ceiling_reached"] == 0 || len(codes) != 2 {
-		t.Errorf("answers %v", codes)
-	}
+	cost := testPrices.Cost(usage)
+	check.That(t, cost.MicroDollars() <= 100_000 && cost.MicroDollars() >= 50_000, "$%s was spent at one instant, a quarter of $0.40 may be", cost)
+	check.That(t, codes["spend_ceiling_reached"] != 0 && len(codes) == 2, "answers %v", codes)
 	for name, a := range map[string]answer{
 		"visitor of another backend": g.viaChat(shopSecret, byID("1"), question), "the same address": g.visit("198.18.1.7:1", "honest", question), "user": g.chat(g.token("ann", ""), question),
 	} {
-		if a.status != http.StatusOK {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
+		check.Equal(t, a.status, http.StatusOK, "%s: … %s", name, a.body)
 	}
 	// A refusal takes nothing from the visitor, and holds nothing of the pools.
 	stale := g.viaChat(webSecret, vouched("new", "pro"), long)
-	if e := g.wireError(stale); e.Code != "spend_ceiling_reached" || *e.RetryAfter < 1 {
-		t.Errorf("%+v", e)
-	}
+	e := g.wireError(stale)
+	check.That(t, e.Code == "spend_ceiling_reached" && *e.RetryAfter >= 1, "%+v", e)
 	g.freeze(time.Minute)
 	if a := g.viaChat(webSecret, vouched("new", "pro"), long); a.status != http.StatusOK {
 		t.Errorf("a minute later: %d %s", a.status, a.body)
@@ -290,17 +271,14 @@ func TestVisitorsLimitsWhileSecretsRotate(t *testing.T) {
 		})
 	}
 	together.Wait()
-	if codes[""] != 5 || codes["invalid_token"] != 10 || codes["rate_limit_exceeded"] != 25 {
-		t.Errorf("answers %v", codes)
-	}
+	check.That(t, codes[""] == 5 && codes["invalid_token"] == 10 && codes["rate_limit_exceeded"] == 25, "answers %v", codes)
 	for name, who := range map[string]string{"another visitor": "bob", "Ann of shop": "ann"} {
 		key, tier := webSecret, "user"
 		if name != "another visitor" {
 			key, tier = shopSecret, "anonymous"
 		}
-		if a := g.viaChat(key, vouched(who, tier), chatBody("docqa", "Hi")); a.status != http.StatusOK {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
+		a := g.viaChat(key, vouched(who, tier), chatBody("docqa", "Hi"))
+		check.That(t, a.status == http.StatusOK, "%s: %d %s", name, a.status, a.body)
 	}
 	if a := g.chat(g.token("ann", ""), chatBody("docqa", "Hi")); a.status != http.StatusOK {
 		t.Errorf("Ann herself: %d %s", a.status, a.body)
@@ -322,9 +300,7 @@ func TestChallengeThroughABackend(t *testing.T) {
 					break
 				}
 			}
-			if code != "challenge_required" {
-				t.Fatalf("the limits end in %q", code)
-			}
+			check.Must(t, code == "challenge_required", "the limits end in %q", code)
 			hand := func(key string, who func(*http.Request), method, body string) answer {
 				return g.do(g.via(key, who, method, "/v1/challenge", body))
 			}
@@ -337,9 +313,7 @@ func TestChallengeThroughABackend(t *testing.T) {
 				"another backend": {shopSecret, who}, "the server itself": {"", nil},
 			}
 			for name, o := range others {
-				if code := g.codeOf(hand(o.key, o.who, http.MethodPost, `{"payload":"`+payload+`"}`)); code != "challenge_failed" {
-					t.Errorf("the solution is %s's: %q", name, code)
-				}
+				check.Equal(t, g.codeOf(hand(o.key, o.who, http.MethodPost, `{"payload":"`+payload+`"}`)), "challenge_failed", "the solution is %s's", name)
 			}
 			var got struct{ Pass string }
 			if a := hand(oldSecret, who, http.MethodPost, `{"payload":"`+payload+`"}`); json.Unmarshal([]byte(a.body), &got) != nil || got.Pass == "" {
@@ -356,20 +330,15 @@ func TestChallengeThroughABackend(t *testing.T) {
 			if a := g.viaChat(webSecret, with(who), question); a.status != http.StatusOK {
 				t.Errorf("with the pass: %d %s", a.status, a.body)
 			}
-			if id := g.visitorOf(t, webSecret, with(who)).ID; !strings.HasPrefix(id, "pass#web#") {
-				t.Errorf("the pass is kept as %s", id)
-			}
+			id := g.visitorOf(t, webSecret, with(who)).ID
+			check.That(t, strings.HasPrefix(id, "pass#web#"), "the pass is kept as %s", id)
 			for name, o := range others {
-				if code := g.codeOf(g.viaChat(o.key, with(o.who), question)); code != "challenge_failed" {
-					t.Errorf("the pass is %s's: %q", name, code)
-				}
+				check.Equal(t, g.codeOf(g.viaChat(o.key, with(o.who), question)), "challenge_failed", "the pass is %s's", name)
 			}
 			// An account is never challenged.
 			g.setFuse("challenge", g.now().Add(time.Hour))
 			g.freeze(time.Minute)
-			if code := g.codeOf(g.viaChat(webSecret, byID("fresh"), question)); code != "challenge_required" {
-				t.Errorf("under the fuse: %q", code)
-			}
+			check.Equal(t, g.codeOf(g.viaChat(webSecret, byID("fresh"), question)), "challenge_required", "under the fuse")
 			if a := g.viaChat(webSecret, vouched("fresh", "user"), question); a.status != http.StatusOK {
 				t.Errorf("an account under the fuse: %d %s", a.status, a.body)
 			}
@@ -399,9 +368,8 @@ func TestServersAreToldOfBackends(t *testing.T) {
 		test.edit(r)
 		a := g.do(r)
 		g.refused(t, a, openai.ChallengeRequired, "")
-		if message := g.wireError(a).Message; strings.Contains(message, "trusted backend") != test.told || strings.Contains(message, backendsPage) != test.told {
-			t.Errorf("%s: %q", name, message)
-		}
+		message := g.wireError(a).Message
+		check.That(t, strings.Contains(message, "trusted backend") == test.told && strings.Contains(message, backendsPage) == test.told, "%s: %q", name, message)
 	}
 }
 
@@ -416,9 +384,8 @@ func TestVisitorsInTheBooks(t *testing.T) {
 		for range 2 { // only the second time counts: the process has leases then
 			before := g.sends.Load()
 			for range calls {
-				if a := call(); a.status != http.StatusOK {
-					t.Fatalf("%d %s", a.status, a.body)
-				}
+				a := call()
+				check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
 			}
 			n = g.sends.Load() - before
 		}
@@ -433,15 +400,10 @@ func TestVisitorsInTheBooks(t *testing.T) {
 	}
 	id := g.visitorOf(t, webSecret, vouched("ann", "pro")).ID
 	events := g.spendEvents()
-	if i := slices.IndexFunc(events, func(e spendEvent) bool { return e.Identity == id }); i != 0 || events[0].Tier != "pro" {
-		t.Errorf("the first event is of %+v, not of %s", events[0], id)
-	}
-	if !strings.Contains(string(g.logged("request")[0]), id) {
-		t.Errorf("%s is not in the log", id)
-	}
-	if strings.Contains(g.log.String(), webSecret) {
-		t.Error("the secret is in the log")
-	}
+	i := slices.IndexFunc(events, func(e spendEvent) bool { return e.Identity == id })
+	check.That(t, i == 0 && events[0].Tier == "pro", "the first event is of %+v, not of %s", events[0], id)
+	check.That(t, strings.Contains(string(g.logged("request")[0]), id), "%s is not in the log", id)
+	check.That(t, !strings.Contains(g.log.String(), webSecret), "the secret is in the log")
 }
 
 // Secrets that can be guessed, that no header carries or that two backends share do not
@@ -462,8 +424,6 @@ func TestBackendSecretsThatDoNotStart(t *testing.T) {
 				return secretOf(ctx, s)
 			},
 		})
-		if err == nil || !strings.Contains(err.Error(), "backend ") || strings.Contains(err.Error(), secrets[0]) {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.That(t, err != nil && strings.Contains(err.Error(), "backend ") && !strings.Contains(err.Error(), secrets[0]), "%s: %v", name, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const hello = `{"role":"user","content":"Hi"}`
@@ -283,33 +284,19 @@ func (g *rig) refused(t *testing.T, a answer, c openai.Code, param string) {
 	if a.status != c.Status() || e.Code != string(c) {
 		t.Fatalf("%d %s, want %d %s: %s", a.status, e.Code, c.Status(), c, e.Message)
 	}
-	if got := value(e.Param); got != param {
-		t.Errorf("param %q, want %q", got, param)
-	}
-	if e.Type != "invalid_request_error" || e.Message == "" {
-		t.Errorf("type %q, message %q", e.Type, e.Message)
-	}
-	if e.Limit != "" || a.header.Get("Retry-After") != "" || a.header.Get("RateLimit") != "" {
-		t.Errorf("it speaks of limits: %v %s", a.header, a.body)
-	}
-	if got := a.header.Get("X-Should-Retry"); got != "false" {
-		t.Errorf("x-should-retry %q", got)
-	}
-	if got := a.header.Get("Content-Type"); got != "application/json" {
-		t.Errorf("Content-Type %q", got)
-	}
+	check.Equal(t, value(e.Param), param, "param")
+	check.That(t, e.Type == "invalid_request_error" && e.Message != "", "type %q, message %q", e.Type, e.Message)
+	check.That(t, e.Limit == "" && a.header.Get("Retry-After") == "" && a.header.Get("RateLimit") == "", "it speaks of limits: %v %s", a.header, a.body)
+	check.Equal(t, a.header.Get("X-Should-Retry"), "false", "x-should-retry")
+	check.Equal(t, a.header.Get("Content-Type"), "application/json", "Content-Type")
 	g.common(t, a)
 }
 
 // untouched checks that nothing was asked of the store or the provider.
 func (g *rig) untouched(t *testing.T) {
 	t.Helper()
-	if n := g.sends.Load(); n != 0 {
-		t.Errorf("%d requests to the store", n)
-	}
-	if s := g.sent.String(); s != "" {
-		t.Errorf("the provider was called: %.200s", s)
-	}
+	check.Equal(t, g.sends.Load(), 0, "requests to the store")
+	check.Equal(t, g.sent.String(), "", "the provider was called")
 }
 
 func value(s *string) string {
@@ -324,13 +311,9 @@ func TestBadRequests(t *testing.T) {
 	g := newRig(t)
 	user := g.token("123", "")
 	stranger, err := issuer.New(issuer.Options{URL: "https://elsewhere.example", Audience: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	foreign, err := stranger.Token(issuer.Claims{Subject: "123"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	post := func(path string) func() *http.Request {
 		return func() *http.Request { return g.request(http.MethodPost, path, user, with("")) }
 	}
@@ -413,9 +396,7 @@ func TestBadRequests(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			a := g.do(tc.request())
 			g.refused(t, a, tc.code, "")
-			if tc.code == openai.MethodNotAllowed && !strings.Contains(a.header.Get("Allow"), "OPTIONS") {
-				t.Errorf("Allow %q", a.header.Get("Allow"))
-			}
+			check.That(t, tc.code != openai.MethodNotAllowed || strings.Contains(a.header.Get("Allow"), "OPTIONS"), "Allow %q", a.header.Get("Allow"))
 		})
 	}
 	g.freeze(2 * time.Hour)
@@ -442,9 +423,7 @@ func TestNoTools(t *testing.T) {
 		for _, body := range bodies {
 			a := g.chat("", body)
 			g.refused(t, a, openai.UnsupportedParameter, param)
-			if got := g.wireError(a).Message; got != "This endpoint has no tools: "+param+" is not supported." {
-				t.Errorf("%s", got)
-			}
+			check.Equal(t, g.wireError(a).Message, "This endpoint has no tools: "+param+" is not supported.", "g.wireError(a).Message")
 		}
 	}
 	g.untouched(t)
@@ -489,9 +468,7 @@ func TestOrderOfChecks(t *testing.T) {
 			}
 			r.Header.Set("Authorization", "Bearer "+pick(openai.InvalidToken, "nonsense", user))
 			e := g.wireError(g.do(r))
-			if e.Code != string(want) {
-				t.Errorf("%s, want %s", e.Code, want)
-			}
+			check.That(t, e.Code == string(want), "%s, want %s", e.Code, want)
 		})
 	}
 	tooMany := strings.Repeat(hello+",", 199) + hello
@@ -515,9 +492,7 @@ func TestCapsComeBeforeLimits(t *testing.T) {
 	}
 	sends := g.sends.Load()
 	g.refused(t, g.chat(user, said(`{"role":"user","content":"`+wide+`"}`)), openai.InputTooLong, "messages")
-	if g.sends.Load() != sends {
-		t.Error("the store was asked")
-	}
+	check.That(t, g.sends.Load() == sends, "the store was asked")
 }
 
 // roomy is a policy whose user tier never runs out in a test.
@@ -636,12 +611,9 @@ func TestAnswersComeBack(t *testing.T) {
 		}
 		calls := g.upstream.Calls()
 		call := calls[len(calls)-1]
-		if m := call.Messages[1]; len(call.Messages) != 3 || m.Role != "assistant" || m.Content != want {
-			t.Errorf("%s: sent %+v", message, call.Messages)
-		}
-		if counted := g.reserved() - 800; counted != int64(call.PromptTokens) {
-			t.Errorf("%s: counted %d tokens, the provider %d", message, counted, call.PromptTokens)
-		}
+		m := call.Messages[1]
+		check.That(t, len(call.Messages) == 3 && m.Role == "assistant" && m.Content == want, "%s: sent %+v", message, call.Messages)
+		check.Equal(t, g.reserved()-800, int64(call.PromptTokens), "%s: counted … tokens, the provider %d", message, call.PromptTokens)
 	}
 }
 
@@ -680,16 +652,12 @@ func TestWhatIsSent(t *testing.T) {
 			`{"model":"test-model",` + streamed + `"messages":[{"role":"user","content":"a` + "\ufffdb\ufffd\ufffd" + `"}],"max_completion_tokens":800}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if a := g.chat(user, tc.body); a.status != http.StatusOK {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			a := g.chat(user, tc.body)
+			check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
 			sent := g.lastSent()
-			if diff := cmp.Diff(decodeJSON(t, tc.want), decodeJSON(t, sent)); diff != "" {
-				t.Errorf("sent (-want +got):\n%s", diff)
-			}
-			if strings.Contains(tc.name, "as it is written") && !strings.Contains(sent, `"properties":{"b":{"title":"TYPE"},"a":{"type":"null"}}`) {
-				t.Errorf("the schema was changed: %s", sent)
-			}
+			check.Diff(t, cmp.Diff(decodeJSON(t, tc.want), decodeJSON(t, sent)), "sent")
+			check.That(t, !strings.Contains(tc.name, "as it is written") || strings.Contains(sent, `"properties":{"b":{"title":"TYPE"},"a":{"type":"null"}}`),
+				"the schema was changed: %s", sent)
 		})
 	}
 }
@@ -699,9 +667,8 @@ func decodeJSON(t *testing.T, s string) any {
 	dec := json.NewDecoder(strings.NewReader(s))
 	dec.UseNumber()
 	var v any
-	if err := dec.Decode(&v); err != nil {
-		t.Fatalf("%v: %.300s", err, s)
-	}
+	err := dec.Decode(&v)
+	check.Must(t, err == nil, "%v: %.300s", err, s)
 	return v
 }
 
@@ -712,16 +679,11 @@ func TestSurrogatesAreCountedAsSent(t *testing.T) {
 	g.freeze(0)
 	user := g.token("123", "")
 	a := g.chat(user, said(`{"role":"user","content":"`+strings.Repeat(`x\udfff\ud83d`, 50)+`"}`))
-	if a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
 	call := g.upstream.Calls()[0]
-	if want := strings.Repeat("x\ufffd\ufffd", 50); call.Messages[0].Content != want {
-		t.Errorf("sent %q", call.Messages[0].Content)
-	}
-	if counted := g.reserved() - 800; counted != int64(call.PromptTokens) {
-		t.Errorf("counted %d tokens, sent %d", counted, call.PromptTokens)
-	}
+	want := strings.Repeat("x\ufffd\ufffd", 50)
+	check.That(t, call.Messages[0].Content == want, "sent %q", call.Messages[0].Content)
+	check.Equal(t, g.reserved()-800, int64(call.PromptTokens), "counted … tokens, sent %d", call.PromptTokens)
 }
 
 func TestAcceptedForms(t *testing.T) {
@@ -732,9 +694,8 @@ func TestAcceptedForms(t *testing.T) {
 		"Application/JSON", `application/json; charset="utf-8"; x=y`, " application/json "} {
 		r := g.request(http.MethodPost, chatPath, user, with(""))
 		r.Header.Set("Content-Type", contentType)
-		if a := g.do(r); a.status != http.StatusOK {
-			t.Errorf("%s: %d %s", contentType, a.status, a.body)
-		}
+		a := g.do(r)
+		check.That(t, a.status == http.StatusOK, "%s: %d %s", contentType, a.status, a.body)
 	}
 	for name, body := range map[string]string{
 		"1 MiB":          with("") + strings.Repeat(" ", 1<<20-len(with(""))),
@@ -746,9 +707,8 @@ func TestAcceptedForms(t *testing.T) {
 		"500 messages":   said(strings.Split(strings.Repeat(hello+";", 500), ";")[:500]...),
 		"tiny but legal": with(`"temperature":1e-400,"top_p":1E-9`),
 	} {
-		if a := g.chat(user, body); a.status != http.StatusOK {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
+		a := g.chat(user, body)
+		check.That(t, a.status == http.StatusOK, "%s: %d %s", name, a.status, a.body)
 	}
 	r := g.request(http.MethodPost, chatPath+"?api-version=1", user, with(""))
 	if a := g.do(r); a.status != http.StatusOK {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // What a provider finds wrong with what the caller asks is told to the caller in our own
@@ -89,18 +91,13 @@ func TestRefusedForWhatIsAsked(t *testing.T) {
 				if want := tt.code; a.status != status || e.Code != want && (want != "" || e.Code != "provider_error") || value(e.Param) != tt.param || e.Type != kind {
 					t.Errorf("%s: %d %s", name, a.status, a.body)
 				}
-				if e.Upstream == nil || *e.Upstream != tt.says.status || a.header.Get("X-Should-Retry") != "false" ||
-					!strings.Contains(e.Message, tt.sentence) || !strings.Contains(e.Message, "Nothing was taken from your quota.") {
-					t.Errorf("%s: %s %v", name, a.body, a.header)
-				}
-				if n := calls.Load() - made; n != 1 {
-					t.Errorf("%s: %d calls", name, n)
-				}
+				check.That(t, e.Upstream != nil && *e.Upstream == tt.says.status && a.header.Get("X-Should-Retry") == "false" && strings.Contains(e.Message, tt.sentence) && strings.Contains(e.Message, "Nothing was taken from your quota."),
+					"%s: %s %v", name, a.body, a.header)
+				check.Equal(t, calls.Load()-made, 1, "%s: calls", name)
 				after := g.remaining(token)
 				billed := bills && tt.says.status != http.StatusRequestEntityTooLarge // which no model has seen
-				if after["cv"] != before["cv"] || after["tokens"] != before["tokens"] || (after["spend"] < before["spend"]) != billed {
-					t.Errorf("%s: %v are left of %v", name, after, before)
-				}
+				check.That(t, after["cv"] == before["cv"] && after["tokens"] == before["tokens"] && (after["spend"] < before["spend"]) == billed,
+					"%s: %v are left of %v", name, after, before)
 			}
 			g.freeze(1e9 * 5) // requests come back
 		}
@@ -108,8 +105,6 @@ func TestRefusedForWhatIsAsked(t *testing.T) {
 		if a := g.chat(token, `{"model":"cv","messages":[{"role":"user","content":"hi"}],"max_tokens":10}`); a.status != http.StatusOK {
 			t.Errorf("answered %d %s", a.status, a.body)
 		}
-		if strings.Contains(g.log.String(), theirWords) {
-			t.Error("the provider's words are in the log")
-		}
+		check.That(t, !strings.Contains(g.log.String(), theirWords), "the provider's words are in the log")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // chatBody is a request to a feature; messages alternate and end with the user's.
@@ -76,9 +77,7 @@ func TestAnonymousInputIsCut(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := g.chat("", chatBody("docqa", tc.texts...))
-			if a.status != http.StatusOK {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
 			calls := g.upstream.Calls()
 			call := calls[len(calls)-1]
 			var got []string
@@ -88,16 +87,13 @@ func TestAnonymousInputIsCut(t *testing.T) {
 			if want := append([]string{"You answer questions."}, tc.want...); !slices.Equal(got, want) {
 				t.Errorf("sent %.300q, want %.300q", got, want)
 			}
-			if call.Messages[0].Role != "system" || call.Messages[len(call.Messages)-1].Role != "user" {
-				t.Errorf("roles %s, %s", call.Messages[0].Role, call.Messages[len(call.Messages)-1].Role)
-			}
+			check.That(t, call.Messages[0].Role == "system" && call.Messages[len(call.Messages)-1].Role == "user",
+				"roles %s, %s", call.Messages[0].Role, call.Messages[len(call.Messages)-1].Role)
 			want := ""
 			if tc.dropped > 0 {
 				want = strconv.Itoa(tc.dropped)
 			}
-			if got := a.header.Get("X-Input-Truncated"); got != want {
-				t.Errorf("x-input-truncated %q, want %q", got, want)
-			}
+			check.Equal(t, a.header.Get("X-Input-Truncated"), want, "x-input-truncated")
 		})
 	}
 }
@@ -110,18 +106,12 @@ func TestAnonymousTokensAreCut(t *testing.T) {
 	for _, stream := range []string{"", `,"stream":true`} {
 		body := chatBody("docqa", wide)
 		a := g.chat("", strings.TrimSuffix(body, "}")+stream+"}")
-		if a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
 		calls := g.upstream.Calls()
 		call := calls[len(calls)-1]
-		if call.PromptTokens > 2_000 || call.PromptTokens < 1_990 {
-			t.Errorf("%d tokens of at most 2,000", call.PromptTokens)
-		}
+		check.That(t, call.PromptTokens <= 2_000 && call.PromptTokens >= 1_990, "%d tokens of at most 2,000", call.PromptTokens)
 		kept := call.Messages[1].Content
-		if !strings.HasPrefix(wide, kept) {
-			t.Errorf("kept %.100q", kept)
-		}
+		check.That(t, strings.HasPrefix(wide, kept), "kept %.100q", kept)
 		if got := intHeader(t, a, "X-Input-Truncated"); got != 2_000-int64(utf8.RuneCountInString(kept)) {
 			t.Errorf("x-input-truncated %d, kept %d characters", got, utf8.RuneCountInString(kept))
 		}
@@ -132,9 +122,8 @@ func TestAnonymousTokensAreCut(t *testing.T) {
 	g.chat("", chatBody("docqa", wide))
 	g.chat("", chatBody("docqa", wide))
 	a := g.chat("", chatBody("docqa", wide))
-	if a.status != http.StatusTooManyRequests || intHeader(t, a, "X-Input-Truncated") < 1_000 || intHeader(t, a, "X-Max-Output-Tokens") != 400 {
-		t.Errorf("%d %v", a.status, a.header)
-	}
+	check.That(t, a.status == http.StatusTooManyRequests && intHeader(t, a, "X-Input-Truncated") >= 1_000 && intHeader(t, a, "X-Max-Output-Tokens") == 400,
+		"%d %v", a.status, a.header)
 }
 
 // Others' input is never cut.
@@ -148,9 +137,8 @@ func TestUsersInputIsRefused(t *testing.T) {
 	}
 	// To the token: "a" and each " a" is one, the last space is one; 7 are framing.
 	for n, status := range map[int]int{5_992: http.StatusOK, 5_993: http.StatusBadRequest} {
-		if a := g.chat(user, chatBody("open", strings.Repeat("a ", n))); a.status != status {
-			t.Errorf("%d words: %d %s", n, a.status, a.body)
-		}
+		a := g.chat(user, chatBody("open", strings.Repeat("a ", n)))
+		check.That(t, a.status == status, "%d words: %d %s", n, a.status, a.body)
 	}
 }
 
@@ -191,17 +179,11 @@ func TestOutputCap(t *testing.T) {
 				asked += ","
 			}
 			a := g.chat(tc.token, strings.TrimSuffix(chatBody(tc.feature, "Hi"), "}")+","+asked+`"stream":`+stream+"}")
-			if a.status != http.StatusOK {
-				t.Fatalf("%+v: %d %s", tc, a.status, a.body)
-			}
+			check.Must(t, a.status == http.StatusOK, "%+v: %d %s", tc, a.status, a.body)
 			calls := g.upstream.Calls()
 			call := calls[len(calls)-1]
-			if call.MaxOutputTokens != tc.want || call.MaxTokensField != tc.field {
-				t.Errorf("%+v: sent %s %d", tc, call.MaxTokensField, call.MaxOutputTokens)
-			}
-			if got := intHeader(t, a, "X-Max-Output-Tokens"); got != int64(tc.want) {
-				t.Errorf("%+v: x-max-output-tokens %d", tc, got)
-			}
+			check.That(t, call.MaxOutputTokens == tc.want && call.MaxTokensField == tc.field, "%+v: sent %s %d", tc, call.MaxTokensField, call.MaxOutputTokens)
+			check.Equal(t, intHeader(t, a, "X-Max-Output-Tokens"), int64(tc.want), "%+v: x-max-output-tokens", tc)
 		}
 	}
 }
@@ -225,19 +207,14 @@ func TestCountIsExact(t *testing.T) {
 				history = history[2:]
 			}
 			a := g.chat(token, chatBody(feature, history...))
-			if a.status != http.StatusOK {
-				t.Fatalf("%q: %d %s", text, a.status, a.body)
-			}
+			check.Must(t, a.status == http.StatusOK, "%q: %d %s", text, a.status, a.body)
 			calls := g.upstream.Calls()
 			call := calls[len(calls)-1]
 			counted := g.reserved() - intHeader(t, a, "X-Max-Output-Tokens")
 			var c openai.Completion
-			if err := json.Unmarshal([]byte(a.body), &c); err != nil {
-				t.Fatal(err)
-			}
-			if counted != int64(call.PromptTokens) || c.Usage.Prompt != counted {
-				t.Errorf("%q: counted %d tokens, the provider %d, usage %d", text, counted, call.PromptTokens, c.Usage.Prompt)
-			}
+			check.OK(t, json.Unmarshal([]byte(a.body), &c))
+			check.That(t, counted == int64(call.PromptTokens) && c.Usage.Prompt == counted,
+				"%q: counted %d tokens, the provider %d, usage %d", text, counted, call.PromptTokens, c.Usage.Prompt)
 			if left := g.remaining(token)["tokens"]; left != 50_000-c.Usage.Total || c.Usage.Total != call.Billed.Total() {
 				t.Errorf("%q: %d left after a use of %d, billed %d", text, left, c.Usage.Total, call.Billed.Total())
 			}
@@ -252,9 +229,7 @@ func TestResponseFormatCounts(t *testing.T) {
 	g.freeze(0)
 	counted := func(sub, body string) int64 {
 		a := g.chat(g.token(sub, ""), body)
-		if a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
 		return g.reserved() - 800
 	}
 	plain := counted("1", with(""))
@@ -262,7 +237,5 @@ func TestResponseFormatCounts(t *testing.T) {
 	if more := counted("2", format(schema)) - plain; more < int64(len(schema)) || more > int64(len(schema))+200 {
 		t.Errorf("a schema of %d bytes counts %d", len(schema), more)
 	}
-	if more := counted("3", format(`{"type":"text"}`)) - plain; more != 0 {
-		t.Errorf("text counts %d", more)
-	}
+	check.Equal(t, counted("3", format(`{"type":"text"}`))-plain, 0, "text counts")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tokenfuse/tokenfuse/local/engine"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 	"github.com/tokenfuse/tokenfuse/testkit/widget"
@@ -23,9 +24,7 @@ func (g *rig) payload(addr string) string {
 	r := g.request(http.MethodGet, "/v1/challenge", "", "")
 	r.RemoteAddr = addr
 	a := g.do(r)
-	if a.status != http.StatusOK {
-		g.t.Fatalf("challenge: %d %s", a.status, a.body)
-	}
+	check.Must(g.t, a.status == http.StatusOK, "challenge: %d %s", a.status, a.body)
 	return widget.Solve(g.t, []byte(a.body))
 }
 
@@ -46,9 +45,8 @@ func (g *rig) solve(addr string) string {
 		Payload, Pass string
 		ExpiresAt     int64 `json:"expires_at"`
 	}
-	if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.status != http.StatusOK || !got.Verified || got.Pass == "" || got.Payload != got.Pass {
-		g.t.Fatalf("solving: %d %s", a.status, a.body)
-	}
+	err := json.Unmarshal([]byte(a.body), &got)
+	check.Must(g.t, err == nil && a.status == http.StatusOK && got.Verified && got.Pass != "" && got.Payload == got.Pass, "solving: %d %s", a.status, a.body)
 	return got.Pass
 }
 
@@ -73,9 +71,8 @@ func (g *rig) limitsOf(addr, pass string) limitsView {
 	}
 	a := g.do(r)
 	var view limitsView
-	if err := json.Unmarshal([]byte(a.body), &view); err != nil || a.status != http.StatusOK {
-		g.t.Fatalf("limits: %d %s", a.status, a.body)
-	}
+	err := json.Unmarshal([]byte(a.body), &view)
+	check.Must(g.t, err == nil && a.status == http.StatusOK, "limits: %d %s", a.status, a.body)
 	return view
 }
 
@@ -86,9 +83,7 @@ func (g *rig) setFuse(state string, until time.Time) {
 		"pk": &types.AttributeValueMemberS{Value: "fuse"}, "state": &types.AttributeValueMemberS{Value: state},
 		"until": &types.AttributeValueMemberN{Value: strconv.FormatInt(until.Unix(), 10)},
 	}})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 }
 
 // failing lets one kind of call to the store fail.
@@ -109,7 +104,5 @@ func (g *rig) wantNothingOpen(key string) {
 		g.net.Plan = nil
 		s, err = g.handler.admission.Buckets.Peek(context.Background(), key)
 	}
-	if err != nil || s.InFlight != 0 || len(s.Holds) != 0 {
-		g.t.Errorf("%s: %d calls open, %v", key, s.InFlight, err)
-	}
+	check.That(g.t, err == nil && s.InFlight == 0 && len(s.Holds) == 0, "%s: %d calls open, %v", key, s.InFlight, err)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestChat(t *testing.T) {
@@ -13,25 +14,16 @@ func TestChat(t *testing.T) {
 	g := newRig(t)
 	token := g.token("123", "")
 	a := g.chat(token, `{"model":"cv","messages":[{"role":"user","content":"I am a welder."}]}`)
-	if a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
 	var c openai.Completion
-	if err := json.Unmarshal([]byte(a.body), &c); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal([]byte(a.body), &c))
 	calls := g.upstream.Calls()
-	if len(calls) != 1 {
-		t.Fatalf("%d calls upstream", len(calls))
-	}
+	check.Must(t, len(calls) == 1, "%d calls upstream", len(calls))
 	if c.Usage.Total != calls[0].Billed.Total() || c.Usage.Total == 0 {
 		t.Errorf("usage %d, the provider billed %d", c.Usage.Total, calls[0].Billed.Total())
 	}
 	left := g.remaining(token)
-	if used := 50_000 - left["tokens"]; used > c.Usage.Total || used < c.Usage.Total-20 {
-		t.Errorf("%d tokens used, the provider billed %d", used, c.Usage.Total)
-	}
-	if left["cv"] != 2 {
-		t.Errorf("quota: %d remain, want 2", left["cv"])
-	}
+	used := 50_000 - left["tokens"]
+	check.That(t, used <= c.Usage.Total && used >= c.Usage.Total-20, "%d tokens used, the provider billed %d", used, c.Usage.Total)
+	check.Equal(t, left["cv"], 2, "quota: remain")
 }

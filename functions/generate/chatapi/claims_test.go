@@ -20,6 +20,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -66,9 +67,7 @@ func withPool(yaml string) string { return yaml + "pools: {all: {usd: \"0.40\", 
 func (g *rig) committed(pool string) price.Pico {
 	g.t.Helper()
 	share, err := g.handler.admission.Pools[pool].Refresh(context.Background())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return price.Pico(math.Round(share * float64(g.handler.admission.Pools[pool].Burst())))
 }
 
@@ -190,9 +189,7 @@ func TestClaims(t *testing.T) {
 				switch {
 				case tt.outcome == "":
 					cost = 0
-					if len(events) != 0 {
-						t.Errorf("events of a call that was never made: %+v", events)
-					}
+					check.That(t, len(events) == 0, "events of a call that was never made: %+v", events)
 				case len(events) != 1:
 					t.Fatalf("%d spend events: %+v", len(events), events)
 				default:
@@ -207,14 +204,11 @@ func TestClaims(t *testing.T) {
 				g.wantLeftOf(token, tokens.Total(), cost, tt.quota)
 				g.wantCommitted(cost)
 
-				if tt.quota > 0 && strings.Contains(a.body, "Nothing was taken") || tt.quota > 0 && strings.Contains(a.body, "notice") {
-					t.Errorf("of an answer it is said: %s", a.body)
-				}
+				check.That(t, (tt.quota <= 0 || !strings.Contains(a.body, "Nothing was taken")) && (tt.quota <= 0 || !strings.Contains(a.body, "notice")),
+					"of an answer it is said: %s", a.body)
 				for _, say := range tt.says {
 					say = strings.NewReplacer("WORST", cost.String(), "TOKENS", fmt.Sprint(tokens.Total())).Replace(say)
-					if !strings.Contains(a.body, say) {
-						t.Errorf("it is not said that %q: %s", say, a.body)
-					}
+					check.That(t, strings.Contains(a.body, say), "it is not said that %q: %s", say, a.body)
 				}
 				for _, line := range []string{noReport, tooMuch, "reported less output", "more than was reserved"} {
 					if got := strings.Contains(g.log.String(), line); got != (tt.logged != "" && strings.Contains(tt.logged, line) || line == noReport && tt.logged == tooMuch) {
@@ -236,13 +230,9 @@ func (g *rig) wantLeftOf(token string, tokens int64, cost price.Pico, quota int6
 		"spend":    max(0, 2_000_000-cost.MicroDollars()),
 		"cv":       3 - quota,
 	} {
-		if left[limit] != remain {
-			g.t.Errorf("%s: %d remain, want %d", limit, left[limit], remain)
-		}
+		check.Equal(g.t, left[limit], remain, "%s: remain", limit)
 	}
-	if open := g.open("user#123"); open != 0 {
-		g.t.Errorf("%d calls are still open", open)
-	}
+	check.Equal(g.t, g.open("user#123"), 0, "calls are still open")
 }
 
 // endless is a server that knows no output cap: it sends a token of text again and
@@ -339,25 +329,19 @@ func TestServerIgnoresTheCap(t *testing.T) {
 				text, finish := answered(t, a, stream)
 				tokenizer := g.offer("cv").Candidates[0].Tokenizer
 				shown := int64(tokenizer.Count(text))
-				if finish != "length" || shown < cvCap-1 || shown > cvCap+tt.margin {
-					t.Errorf("%d tokens are shown, and finish_reason %s", shown, finish)
-				}
+				check.That(t, finish == "length" && shown >= cvCap-1 && shown <= cvCap+tt.margin, "%d tokens are shown, and finish_reason %s", shown, finish)
 				events := g.spendEvents()
-				if len(events) != 1 || events[0].Outcome != ledger.Completed || events[0].Cost < testPrices.WorstCase(g.cvInput(), cvCap) {
-					t.Fatalf("%+v", events)
-				}
+				check.Must(t, len(events) == 1 && events[0].Outcome == ledger.Completed && events[0].Cost >= testPrices.WorstCase(g.cvInput(), cvCap), "%+v", events)
 				if inPieces := strings.Contains(g.sent.String(), `"stream":true`); inPieces && events[0].Output > cvCap+tt.margin {
 					t.Errorf("%d tokens were let in", events[0].Output)
 				} else if !inPieces && (events[0].Output != 320_000 || events[0].Estimated) {
 					t.Errorf("in one piece %d tokens were sent, the ledger has %+v", 320_000, events[0])
 				}
 				g.wantLeftOf(token, g.cvInput()+shown, events[0].Cost, 1)
-				if !strings.Contains(g.log.String(), `"level":"ERROR","msg":"the provider ignores the output cap`) || !strings.Contains(g.log.String(), `"model":"small"`) {
-					t.Errorf("it is not in the log: %s", g.log)
-				}
-				if line := g.metric(t, &metrics); line["OutputCapIgnored"] != 1.0 || line["Model"] != "small" {
-					t.Errorf("it is not in the metrics: %v", line)
-				}
+				check.That(t, strings.Contains(g.log.String(), `"level":"ERROR","msg":"the provider ignores the output cap`) && strings.Contains(g.log.String(), `"model":"small"`),
+					"it is not in the log: %s", g.log)
+				line := g.metric(t, &metrics)
+				check.That(t, line["OutputCapIgnored"] == 1.0 && line["Model"] == "small", "it is not in the metrics: %v", line)
 			})
 		})
 	}
@@ -389,9 +373,8 @@ func TestHonestAnswerIsNotCut(t *testing.T) {
 				for _, stream := range []bool{false, true} {
 					a := g.chat(g.token("123", ""), cvCall("Hi.", stream))
 					text, finish := answered(t, a, stream)
-					if a.status != http.StatusOK || finish != "stop" || text != strings.Repeat(unit, len(parts)-2) {
-						t.Errorf("%d, finish_reason %q, %d bytes of %d", a.status, finish, len(text), len(unit)*(len(parts)-2))
-					}
+					check.That(t, a.status == http.StatusOK && finish == "stop" && text == strings.Repeat(unit, len(parts)-2),
+						"%d, finish_reason %q, %d bytes of %d", a.status, finish, len(text), len(unit)*(len(parts)-2))
 				}
 			})
 		}
@@ -421,18 +404,14 @@ func TestUsageThatNoModelCanHave(t *testing.T) {
 				a := g.chat(token, cvCall("Hi.", stream))
 				g.wantAnswer(a, stream, "", 0)
 				worst := testPrices.WorstCase(g.cvInput(), cvCap)
-				if events := g.spendEvents(); len(events) != 1 || events[0].Cost != worst || !events[0].Estimated {
-					t.Errorf("the ledger has %+v, want $%s", events, worst)
-				}
+				events := g.spendEvents()
+				check.That(t, len(events) == 1 && events[0].Cost == worst && events[0].Estimated, "the ledger has %+v, want $%s", events, worst)
 				g.wantLeftOf(token, g.cvInput()+2, worst, 1)
 				g.wantCommitted(worst)
-				if !strings.Contains(g.log.String(), `"level":"ERROR"`) || !strings.Contains(g.log.String(), `"model":"small"`) {
-					t.Errorf("it is not in the log: %s", g.log)
-				}
+				check.That(t, strings.Contains(g.log.String(), `"level":"ERROR"`) && strings.Contains(g.log.String(), `"model":"small"`),
+					"it is not in the log: %s", g.log)
 				for _, line := range strings.Split(g.do(g.request(http.MethodGet, "/v1/limits", token, "")).body, ",") {
-					if strings.Contains(line, ":-") {
-						t.Errorf("a negative figure: %s", line)
-					}
+					check.That(t, !strings.Contains(line, ":-"), "a negative figure: %s", line)
 				}
 				if a := g.chat(token, cvCall("Hi.", stream)); a.status != http.StatusOK {
 					t.Errorf("the caller is shut out: %d %s", a.status, a.body)
@@ -455,14 +434,12 @@ func TestSpendIsExact(t *testing.T) {
 	g.provide(scripted{parts: []provider.Part{text("A"), finished("stop"), reported(one)}})
 	const calls = 20
 	for range calls {
-		if a := g.chat(token, chatBody("docqa", "Hi.")); a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		a := g.chat(token, chatBody("docqa", "Hi."))
+		check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
 	}
 	// 20 calls at 1.7 micro-dollars.
-	if left := g.remaining(token)["spend"]; left != 2_000_000-34 || testPrices.Cost(one)*calls != 34*price.MicroDollar {
-		t.Errorf("%d micro-dollars are left of 2,000,000 after 34", left)
-	}
+	left := g.remaining(token)["spend"]
+	check.That(t, left == 2_000_000-34 && testPrices.Cost(one)*calls == 34*price.MicroDollar, "%d micro-dollars are left of 2,000,000 after 34", left)
 }
 
 // breaksWith is a provider that fails after it has done something.
@@ -480,9 +457,8 @@ func TestUnsettledIsSaid(t *testing.T) {
 	g.freeze(0)
 	g.provide(breaksWith(func() { g.net.Plan = faults.Always(faults.Throttled) }))
 	e := g.wireError(g.chat(g.token("123", ""), cvCall("Hi.", false)))
-	if e.Code != string(openai.ProviderError) || strings.Contains(e.Message, "Nothing was taken") || !strings.Contains(e.Message, "The call could not be settled: your quota comes back by itself") {
-		t.Errorf("%+v", e)
-	}
+	check.That(t, e.Code == string(openai.ProviderError) && !strings.Contains(e.Message, "Nothing was taken") && strings.Contains(e.Message, "The call could not be settled: your quota comes back by itself"),
+		"%+v", e)
 }
 
 // Waits are never negative, however long they are.

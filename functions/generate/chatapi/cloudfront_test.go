@@ -7,6 +7,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/pkg/fingerprint"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const publicAddress = "https://ai.example.com/models"
@@ -46,9 +47,8 @@ func TestCloudFrontRequired(t *testing.T) {
 		} {
 			r := through(g.request(http.MethodPost, chatPath, token, chatBody("docqa", "Hi")))
 			edit(r.Header)
-			if a := g.do(r); a.status != http.StatusForbidden || g.wireError(a).Code != string(openai.OriginNotAllowed) {
-				t.Errorf("%s: %d %s", name, a.status, a.body)
-			}
+			a := g.do(r)
+			check.That(t, a.status == http.StatusForbidden && g.wireError(a).Code == string(openai.OriginNotAllowed), "%s: %d %s", name, a.status, a.body)
 		}
 		g.untouched(t)
 		if a := g.do(through(g.request(http.MethodPost, chatPath, token, chatBody("docqa", "Hi")))); a.status != http.StatusOK {
@@ -78,9 +78,8 @@ func TestCloudFrontAddress(t *testing.T) {
 		}
 		tt.request.Header.Set("Origin", "https://ai.example.com")
 		a := g.do(tt.request)
-		if own := strings.HasPrefix(tt.base, "https://ai."); own != (a.status == http.StatusOK) {
-			t.Errorf("%s: a page of the public address: %d %s", name, a.status, a.body)
-		}
+		own := strings.HasPrefix(tt.base, "https://ai.")
+		check.That(t, own == (a.status == http.StatusOK), "%s: a page of the public address: %d %s", name, a.status, a.body)
 	}
 	r := through(g.request(http.MethodPost, chatPath, "", chatBody("docqa", "Hi")))
 	r.Header.Set(passHeader, "nonsense")

@@ -23,24 +23,22 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
 func intHeader(t *testing.T, a answer, name string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(a.header.Get(name), 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
+	check.Must(t, err == nil, "%s: %v", name, err)
 	return n
 }
 
 // common checks what every answer has.
 func (g *rig) common(t *testing.T, a answer) {
 	t.Helper()
-	if a.header.Get("X-Request-Id") == "" || a.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("x-request-id %q, Cache-Control %q", a.header.Get("X-Request-Id"), a.header.Get("Cache-Control"))
-	}
+	check.That(t, a.header.Get("X-Request-Id") != "" && a.header.Get("Cache-Control") == "no-store",
+		"x-request-id %q, Cache-Control %q", a.header.Get("X-Request-Id"), a.header.Get("Cache-Control"))
 }
 
 // item is a member of RateLimit or RateLimit-Policy, with its parameters.
@@ -59,13 +57,9 @@ func list(t *testing.T, a answer, header string) []item {
 	var items []item
 	for _, member := range parsed {
 		i, ok := member.(httpsfv.Item)
-		if !ok {
-			t.Fatalf("%s: %v is no item", header, member)
-		}
+		check.Must(t, ok, "%s: %v is no item", header, member)
 		name, ok := i.Value.(string)
-		if !ok || !regexp.MustCompile(`^[a-z0-9_-]+$`).MatchString(name) {
-			t.Fatalf("%s: name %v", header, i.Value)
-		}
+		check.Must(t, ok && regexp.MustCompile(`^[a-z0-9_-]+$`).MatchString(name), "%s: name %v", header, i.Value)
 		params := map[string]any{}
 		for _, p := range i.Params.Names() {
 			params[p], _ = i.Params.Get(p)
@@ -90,47 +84,34 @@ func TestBufferedAnswer(t *testing.T) {
 	g.freeze(0)
 	user := g.token("123", "")
 	a := g.chat(user, chatBody("docqa", "Hi"))
-	if a.status != http.StatusOK || a.header.Get("Content-Type") != "application/json" {
-		t.Fatalf("%d %v", a.status, a.header)
-	}
+	check.Must(t, a.status == http.StatusOK && a.header.Get("Content-Type") == "application/json", "%d %v", a.status, a.header)
 	g.common(t, a)
 	body := decodeJSON(t, a.body).(map[string]any)
 	if id, _ := body["id"].(string); !strings.HasPrefix(id, "chatcmpl-") {
 		t.Errorf("id %v", body["id"])
 	}
-	if body["created"] != json.Number(strconv.FormatInt(g.now().Unix(), 10)) {
-		t.Errorf("created %v", body["created"])
-	}
+	check.That(t, body["created"] == json.Number(strconv.FormatInt(g.now().Unix(), 10)), "created %v", body["created"])
 	call := g.upstream.Calls()[0]
 	content := body["choices"].([]any)[0].(map[string]any)["message"].(map[string]any)["content"].(string)
-	if !strings.Contains(content, "built-in upstream") {
-		t.Errorf("content %q", content)
-	}
+	check.That(t, strings.Contains(content, "built-in upstream"), "content %q", content)
 	delete(body, "id")
 	delete(body, "created")
 	want := fmt.Sprintf(`{"object":"chat.completion","model":"docqa","choices":[{"index":0,"message":{"role":"assistant","content":%q,"refusal":null},
 		"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,
 		"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}`,
 		content, call.PromptTokens, call.Billed.Output, call.Billed.Total())
-	if diff := cmp.Diff(decodeJSON(t, want), any(body)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Diff(t, cmp.Diff(decodeJSON(t, want), any(body)), "difference")
 
 	// The usage is the provider's, cached and reasoning tokens included.
 	a = g.chat(user, chatBody("docqa", "[[cached:5]][[reasoning:7]]"))
 	var c openai.Completion
-	if err := json.Unmarshal([]byte(a.body), &c); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal([]byte(a.body), &c))
 	billed := g.upstream.Calls()[1].Billed
-	if c.Usage.Completion != billed.Output || c.Usage.PromptDetails.Cached != 5 || c.Usage.CompletionDetails.Reasoning != 7 {
-		t.Errorf("usage %+v, billed %+v", c.Usage, billed)
-	}
+	check.That(t, c.Usage.Completion == billed.Output && c.Usage.PromptDetails.Cached == 5 && c.Usage.CompletionDetails.Reasoning == 7,
+		"usage %+v, billed %+v", c.Usage, billed)
 	// Cut by the cap.
 	a = g.chat(user, strings.TrimSuffix(chatBody("docqa", "[[long]]"), "}")+`,"max_tokens":5}`)
-	if !strings.Contains(a.body, `"finish_reason":"length"`) || !strings.Contains(a.body, `"completion_tokens":5,`) {
-		t.Errorf("%s", a.body)
-	}
+	check.That(t, strings.Contains(a.body, `"finish_reason":"length"`) && strings.Contains(a.body, `"completion_tokens":5,`), "%s", a.body)
 }
 
 // eventData is the data of a stream's events.
@@ -142,9 +123,7 @@ func eventData(t *testing.T, body string) []string {
 			continue
 		}
 		data, ok := strings.CutPrefix(e, "data: ")
-		if !ok || !strings.HasSuffix(data, "\n\n") || strings.Count(data, "\n") != 2 {
-			t.Fatalf("event %q", e)
-		}
+		check.Must(t, ok && strings.HasSuffix(data, "\n\n") && strings.Count(data, "\n") == 2, "event %q", e)
 		list = append(list, strings.TrimSpace(data))
 	}
 	return list
@@ -157,63 +136,42 @@ func TestStreamedAnswer(t *testing.T) {
 	for _, withUsage := range []bool{false, true} {
 		a := g.chat(user, strings.TrimSuffix(chatBody("docqa", "Hi"), "}")+
 			fmt.Sprintf(`,"stream":true,"stream_options":{"include_usage":%t}}`, withUsage))
-		if a.status != http.StatusOK || !strings.HasPrefix(a.header.Get("Content-Type"), "text/event-stream") {
-			t.Fatalf("%d %v", a.status, a.header)
-		}
+		check.Must(t, a.status == http.StatusOK && strings.HasPrefix(a.header.Get("Content-Type"), "text/event-stream"), "%d %v", a.status, a.header)
 		g.common(t, a)
 		list := eventData(t, a.body)
-		if last := list[len(list)-1]; last != "[DONE]" {
-			t.Errorf("last event %s", last)
-		}
+		check.Equal(t, list[len(list)-1], "[DONE]", "last event")
 		var chunks []openai.Completion
 		ids := map[string]bool{}
 		for _, e := range list[:len(list)-1] {
 			var c openai.Completion
-			if err := json.Unmarshal([]byte(e), &c); err != nil {
-				t.Fatal(err)
-			}
-			if c.Object != "chat.completion.chunk" || c.Model != "docqa" || c.Created == 0 || !strings.HasPrefix(c.ID, "chatcmpl-") {
-				t.Errorf("chunk %s", e)
-			}
-			if strings.Contains(e, `"message"`) || !strings.Contains(e, `"choices":[`) {
-				t.Errorf("chunk %s", e)
-			}
+			check.OK(t, json.Unmarshal([]byte(e), &c))
+			check.That(t, c.Object == "chat.completion.chunk" && c.Model == "docqa" && c.Created != 0 && strings.HasPrefix(c.ID, "chatcmpl-"), "chunk %s", e)
+			check.That(t, !strings.Contains(e, `"message"`) && strings.Contains(e, `"choices":[`), "chunk %s", e)
 			ids[c.ID] = true
 			chunks = append(chunks, c)
 		}
-		if len(ids) != 1 {
-			t.Errorf("ids %v", ids)
-		}
+		check.That(t, len(ids) == 1, "ids %v", ids)
 		if d := chunks[0].Choices[0].Delta; d.Role != "assistant" || d.Content == nil || *d.Content != "" {
 			t.Errorf("first chunk %+v", chunks[0])
 		}
 		billed := g.upstream.Calls()[len(g.upstream.Calls())-1].Billed
 		if withUsage {
 			c := chunks[len(chunks)-1]
-			if len(c.Choices) != 0 || c.Usage == nil || c.Usage.Total != billed.Total() || c.Usage.Prompt != billed.Input {
-				t.Errorf("usage chunk %+v", c)
-			}
+			check.That(t, len(c.Choices) == 0 && c.Usage != nil && c.Usage.Total == billed.Total() && c.Usage.Prompt == billed.Input, "usage chunk %+v", c)
 			chunks = chunks[:len(chunks)-1]
 		}
 		var text strings.Builder
 		for i, c := range chunks {
-			if c.Usage != nil || len(c.Choices) != 1 || c.Choices[0].Index != 0 {
-				t.Errorf("chunk %d %+v", i, c)
-			}
+			check.That(t, c.Usage == nil && len(c.Choices) == 1 && c.Choices[0].Index == 0, "chunk %d %+v", i, c)
 			choice := c.Choices[0]
-			if (choice.FinishReason != nil) != (i == len(chunks)-1) {
-				t.Errorf("chunk %d of %d: finish_reason %v", i, len(chunks), choice.FinishReason)
-			}
+			check.That(t, (choice.FinishReason != nil) == (i == len(chunks)-1), "chunk %d of %d: finish_reason %v", i, len(chunks), choice.FinishReason)
 			if choice.Delta.Content != nil {
 				text.WriteString(*choice.Delta.Content)
 			}
 		}
-		if f := chunks[len(chunks)-1].Choices[0].FinishReason; f == nil || *f != "stop" {
-			t.Errorf("finish_reason %v", f)
-		}
-		if !strings.Contains(text.String(), "built-in upstream") || len(chunks) < 20 {
-			t.Errorf("%d chunks: %q", len(chunks), text.String())
-		}
+		f := chunks[len(chunks)-1].Choices[0].FinishReason
+		check.That(t, f != nil && *f == "stop", "finish_reason %v", f)
+		check.That(t, strings.Contains(text.String(), "built-in upstream") && len(chunks) >= 20, "%d chunks: %q", len(chunks), text.String())
 	}
 }
 
@@ -226,12 +184,8 @@ func TestHeadersOfSuccess(t *testing.T) {
 	for body, settled := range map[string]bool{`}`: true, `,"stream":true}`: false, `,"stream":true,"stream_options":{"include_usage":true}}`: false} {
 		user := g.token(strconv.Itoa(len(body)), "")
 		a := g.chat(user, strings.TrimSuffix(chatBody("docqa", "Hi"), "}")+body)
-		if a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
-		if diff := cmp.Diff(userPolicy, list(t, a, "RateLimit-Policy"), items); diff != "" {
-			t.Errorf("RateLimit-Policy (-want +got):\n%s", diff)
-		}
+		check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
+		check.Diff(t, cmp.Diff(userPolicy, list(t, a, "RateLimit-Policy"), items), "RateLimit-Policy")
 		calls := g.upstream.Calls()
 		call := calls[len(calls)-1]
 		used := price.Usage{Input: int64(call.PromptTokens), Output: 800}
@@ -245,18 +199,14 @@ func TestHeadersOfSuccess(t *testing.T) {
 			{"tokens", map[string]any{"r": 50_000 - tokens, "t": int64(1)}},
 			{"spend", map[string]any{"r": 2_000_000 - cost, "t": int64(1)}},
 		}
-		if diff := cmp.Diff(want, list(t, a, "RateLimit"), items); diff != "" {
-			t.Errorf("RateLimit (-want +got):\n%s", diff)
-		}
+		check.Diff(t, cmp.Diff(want, list(t, a, "RateLimit"), items), "RateLimit")
 		for name, want := range map[string]string{
 			"X-Ratelimit-Limit-Tokens": "50000", "X-Ratelimit-Remaining-Tokens": strconv.FormatInt(50_000-tokens, 10),
 			"X-Ratelimit-Reset-Tokens": (time.Duration(tokens) * 72 * time.Millisecond).String(), "X-Ratelimit-Limit-Requests": "60",
 			"X-Ratelimit-Remaining-Requests": "59", "X-Ratelimit-Reset-Requests": "1s",
 			"X-Max-Output-Tokens": "800", "X-Input-Truncated": "", "X-Should-Retry": "", "Retry-After": "",
 		} {
-			if got := a.header.Get(name); got != want {
-				t.Errorf("%s: %q, want %q", name, got, want)
-			}
+			check.Equal(t, a.header.Get(name), want, "%s", name)
 		}
 		chunks := streamed(a.body)
 		for i, chunk := range chunks {
@@ -271,16 +221,11 @@ func TestHeadersOfSuccess(t *testing.T) {
 	// A quota is a limit among the others, the tightest of requests here.
 	a := g.chat(g.token("applicant", ""), chatBody("cv", "Hi"))
 	all := list(t, a, "RateLimit")
-	if len(all) != 4 || all[3].name != "cv" || all[3].params["r"] != int64(2) || all[3].params["t"] != int64(8*3600) {
-		t.Errorf("RateLimit %v", all)
-	}
-	if quota := list(t, a, "RateLimit-Policy")[3]; quota.params["q"] != int64(3) || quota.params["w"] != int64(86_400) || quota.params["qu"] != nil {
-		t.Errorf("RateLimit-Policy %v", quota)
-	}
-	if intHeader(t, a, "X-Ratelimit-Limit-Requests") != 3 || intHeader(t, a, "X-Ratelimit-Remaining-Requests") != 2 ||
-		a.header.Get("X-Ratelimit-Reset-Requests") != "8h0m0s" {
-		t.Errorf("%v", a.header)
-	}
+	check.That(t, len(all) == 4 && all[3].name == "cv" && all[3].params["r"] == int64(2) && all[3].params["t"] == int64(8*3600), "RateLimit %v", all)
+	quota := list(t, a, "RateLimit-Policy")[3]
+	check.That(t, quota.params["q"] == int64(3) && quota.params["w"] == int64(86_400) && quota.params["qu"] == nil, "RateLimit-Policy %v", quota)
+	check.That(t, intHeader(t, a, "X-Ratelimit-Limit-Requests") == 3 && intHeader(t, a, "X-Ratelimit-Remaining-Requests") == 2 && a.header.Get("X-Ratelimit-Reset-Requests") == "8h0m0s",
+		"%v", a.header)
 }
 
 func TestResetIsRoundedUp(t *testing.T) {
@@ -288,9 +233,7 @@ func TestResetIsRoundedUp(t *testing.T) {
 		0: "0s", 1: "1ms", 20 * time.Millisecond: "20ms", 20*time.Millisecond + 1: "21ms",
 		45*time.Minute + 11*time.Second + 160*time.Millisecond: "45m11.16s",
 	} {
-		if got := ceilMillis(d).String(); got != want {
-			t.Errorf("%d: %s, want %s", d, got, want)
-		}
+		check.Equal(t, ceilMillis(d).String(), want, "%d", d)
 	}
 }
 
@@ -309,30 +252,21 @@ func (g *rig) wantViews(chunk, token string) {
 func (g *rig) denial(t *testing.T, a answer, limit, unit string) wireError {
 	t.Helper()
 	e := g.wireError(a)
-	if a.status != http.StatusTooManyRequests || e.Limit != limit || e.Unit != unit {
-		t.Fatalf("%d, limit %q, unit %q: %s", a.status, e.Limit, e.Unit, a.body)
-	}
+	check.Must(t, a.status == http.StatusTooManyRequests && e.Limit == limit && e.Unit == unit, "%d, limit %q, unit %q: %s", a.status, e.Limit, e.Unit, a.body)
 	g.common(t, a)
 	wantType, wantCode := unit, "rate_limit_exceeded"
 	if unit == "usd_micros" || !slices.Contains([]string{"tokens", "requests", "in_flight"}, limit) {
 		wantType, wantCode = "insufficient_quota", "insufficient_quota"
 	}
-	if e.Type != wantType || e.Code != wantCode || e.Param != nil {
-		t.Errorf("type %s, code %s, param %v", e.Type, e.Code, e.Param)
-	}
-	if e.Remaining == nil || *e.Remaining < 0 || *e.Remaining >= e.Requested {
-		t.Errorf("requested %d, remaining %v", e.Requested, e.Remaining)
-	}
-	if e.RetryAfter == nil || *e.RetryAfter != intHeader(t, a, "Retry-After") || *e.RetryAfter < 1 {
-		t.Fatalf("retry_after_seconds %v, Retry-After %s", e.RetryAfter, a.header.Get("Retry-After"))
-	}
+	check.That(t, e.Type == wantType && e.Code == wantCode && e.Param == nil, "type %s, code %s, param %v", e.Type, e.Code, e.Param)
+	check.That(t, e.Remaining != nil && *e.Remaining >= 0 && *e.Remaining < e.Requested, "requested %d, remaining %v", e.Requested, e.Remaining)
+	check.Must(t, e.RetryAfter != nil && *e.RetryAfter == intHeader(t, a, "Retry-After") && *e.RetryAfter >= 1,
+		"retry_after_seconds %v, Retry-After %s", e.RetryAfter, a.header.Get("Retry-After"))
 	retry := wantCode == "rate_limit_exceeded" && *e.RetryAfter <= 10
 	if got := a.header.Get("X-Should-Retry"); got != strconv.FormatBool(retry) {
 		t.Errorf("x-should-retry %s after %d s", got, *e.RetryAfter)
 	}
-	if !strings.Contains(e.Message, "You can ask again in ") || !strings.HasSuffix(e.Message, ".") {
-		t.Errorf("message %q", e.Message)
-	}
+	check.That(t, strings.Contains(e.Message, "You can ask again in ") && strings.HasSuffix(e.Message, "."), "message %q", e.Message)
 	fields := decodeJSON(t, a.body).(map[string]any)["error"].(map[string]any)
 	want := []string{"affordable_max_tokens", "code", "limit", "message", "param", "remaining", "requested", "retry_after_seconds", "type", "unit"}
 	if got := slices.Sorted(maps.Keys(fields)); !slices.Equal(got, want) {
@@ -340,16 +274,12 @@ func (g *rig) denial(t *testing.T, a answer, limit, unit string) wireError {
 	}
 	if limit == "in_flight" {
 		for name := range a.header {
-			if strings.Contains(strings.ToLower(name), "ratelimit") {
-				t.Errorf("header %s", name)
-			}
+			check.That(t, !strings.Contains(strings.ToLower(name), "ratelimit"), "header %s", name)
 		}
 		return e
 	}
 	states, policies := list(t, a, "RateLimit"), list(t, a, "RateLimit-Policy")
-	if len(states) != len(policies) || len(states) < 2 {
-		t.Errorf("RateLimit %v, RateLimit-Policy %v", states, policies)
-	}
+	check.That(t, len(states) == len(policies) && len(states) >= 2, "RateLimit %v, RateLimit-Policy %v", states, policies)
 	for i, s := range states {
 		if s.name != policies[i].name || s.name == limit && (s.params["r"] != *e.Remaining || s.params["t"].(int64) < 1 || s.params["t"].(int64) > *e.RetryAfter) {
 			t.Errorf("RateLimit %v after %v: %+v", s, policies[i], e)
@@ -358,9 +288,7 @@ func (g *rig) denial(t *testing.T, a answer, limit, unit string) wireError {
 	for _, name := range []string{"Limit-Tokens", "Remaining-Tokens", "Limit-Requests", "Remaining-Requests", "Reset-Tokens", "Reset-Requests"} {
 		value := a.header.Get("X-Ratelimit-" + name)
 		if !strings.HasPrefix(name, "Reset") {
-			if intHeader(t, a, "X-Ratelimit-"+name) < 0 {
-				t.Errorf("%s %s", name, value)
-			}
+			check.That(t, intHeader(t, a, "X-Ratelimit-"+name) >= 0, "%s %s", name, value)
 		} else if d, err := time.ParseDuration(value); err != nil || d.String() != value || d%time.Millisecond != 0 {
 			t.Errorf("%s %q", name, value)
 		}
@@ -373,20 +301,16 @@ func (g *rig) denied(t *testing.T, token, body, limit, unit string) wireError {
 	t.Helper()
 	before, calls := g.remaining(token), len(g.upstream.Calls())
 	e := g.denial(t, g.chat(token, body), limit, unit)
-	if diff := cmp.Diff(before, g.remaining(token)); diff != "" {
-		t.Errorf("the denial changed (-before +after):\n%s", diff)
-	}
-	if len(g.upstream.Calls()) != calls {
-		t.Error("the provider was called")
-	}
+	diff := cmp.Diff(before, g.remaining(token))
+	check.That(t, diff == "", "the denial changed (-before +after):\n%s", diff)
+	check.That(t, len(g.upstream.Calls()) == calls, "the provider was called")
 	return e
 }
 
 func (g *rig) admitted(t *testing.T, token, body string) {
 	t.Helper()
-	if a := g.chat(token, body); a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	a := g.chat(token, body)
+	check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
 }
 
 // limitsOf sets a user's limits; caps are small so that small limits are legal.
@@ -424,20 +348,14 @@ func TestAffordableIsTrue(t *testing.T) {
 				g.admitted(t, user, chatBody("docqa", "[[long]]"))
 			}
 			e := g.denied(t, user, chatBody("docqa", "[[long]]"), tc.wait, unit[tc.wait])
-			if e.Affordable == nil || *e.Affordable < 1 || *e.Affordable >= 800 {
-				t.Fatalf("affordable %v", e.Affordable)
-			}
+			check.Must(t, e.Affordable != nil && *e.Affordable >= 1 && *e.Affordable < 800, "affordable %v", e.Affordable)
 			more := g.denied(t, user, asking("docqa", "[[long]]", *e.Affordable+1), tc.bound, unit[tc.bound])
-			if more.Affordable == nil || *more.Affordable != *e.Affordable {
-				t.Errorf("affordable %d, then %v", *e.Affordable, more.Affordable)
-			}
+			check.That(t, more.Affordable != nil && *more.Affordable == *e.Affordable, "affordable %d, then %v", *e.Affordable, more.Affordable)
 			g.admitted(t, user, asking("docqa", "[[long]]", *e.Affordable))
 
 			// Now not even one token fits, and lowering does not help.
 			e = g.denied(t, user, asking("docqa", "[[long]]", 1), tc.bound, unit[tc.bound])
-			if e.Affordable != nil {
-				t.Errorf("affordable %d", *e.Affordable)
-			}
+			check.That(t, e.Affordable == nil, "something is affordable: %+v", e)
 		})
 	}
 }
@@ -452,9 +370,8 @@ func TestAffordableOfFreeModel(t *testing.T) {
 	user := g.token("123", "")
 	end := g.hold(t, user, 1)
 	defer end()
-	if e := g.denied(t, user, chatBody("docqa", "Hi"), "spend", "usd_micros"); e.Affordable != nil {
-		t.Errorf("affordable %d", *e.Affordable)
-	}
+	e := g.denied(t, user, chatBody("docqa", "Hi"), "spend", "usd_micros")
+	check.That(t, e.Affordable == nil, "something is affordable: %+v", e)
 }
 
 // hold opens n calls that last until the returned function is called, which
@@ -474,9 +391,7 @@ func (g *rig) hold(t *testing.T, token string, n int) (end func()) {
 		if now, _ := g.upstream.Totals(); now == before+int64(n) {
 			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the calls do not arrive")
-		}
+		check.Must(t, !time.Now().After(deadline), "the calls do not arrive")
 	}
 	return func() {
 		cancel()
@@ -493,9 +408,7 @@ func TestTooManyInFlight(t *testing.T) {
 	end := g.hold(t, user, 8)
 	g.freeze(0)
 	e := g.denied(t, user, chatBody("docqa", "Hi"), "in_flight", "requests")
-	if *e.RetryAfter != 2 || e.Requested != 1 || *e.Remaining != 0 || e.Affordable != nil {
-		t.Errorf("%+v", e)
-	}
+	check.That(t, *e.RetryAfter == 2 && e.Requested == 1 && *e.Remaining == 0 && e.Affordable == nil, "%+v", e)
 	g.admitted(t, g.token("456", ""), chatBody("docqa", "Hi"))
 	end()
 	g.admitted(t, user, chatBody("docqa", "Hi"))
@@ -516,9 +429,7 @@ func TestRequestsDeny(t *testing.T) {
 			g.admitted(t, user, chatBody("docqa", "Hi"))
 			for range 3 { // denials do not put off the end of the wait
 				e := g.denied(t, user, chatBody("docqa", "Hi"), "requests", "requests")
-				if *e.RetryAfter != tc.wait || e.Affordable != nil || e.Requested != 1 || *e.Remaining != 0 {
-					t.Errorf("%+v", e)
-				}
+				check.That(t, *e.RetryAfter == tc.wait && e.Affordable == nil && e.Requested == 1 && *e.Remaining == 0, "%+v", e)
 			}
 			g.freeze(time.Duration(tc.wait)*time.Second - 10*time.Millisecond)
 			g.denied(t, user, chatBody("docqa", "Hi"), "requests", "requests")
@@ -541,17 +452,13 @@ func TestRetryAfterIsTrue(t *testing.T) {
 			g := newRig(t, limitsOf(tc.limits))
 			g.freeze(0)
 			user, err := g.issuer.Token(issuer.Claims{Subject: "123", TTL: 48 * time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			body := asking(tc.feature, "[[long]]", 800)
 			for range 3 {
 				g.admitted(t, user, body)
 			}
 			e := g.denied(t, user, body, tc.limit, tc.unit)
-			if tc.limit == "cv" && (*e.RetryAfter != 8*3600 || !strings.Contains(e.Message, "8 hours") || e.Affordable != nil) {
-				t.Errorf("%+v", e)
-			}
+			check.That(t, tc.limit != "cv" || *e.RetryAfter == 8*3600 && strings.Contains(e.Message, "8 hours") && e.Affordable == nil, "%+v", e)
 			g.freeze(time.Duration(*e.RetryAfter)*time.Second - 1001*time.Millisecond)
 			g.denied(t, user, body, tc.limit, tc.unit)
 			g.freeze(1001 * time.Millisecond)
@@ -579,9 +486,8 @@ func TestLongestWaitIsNamed(t *testing.T) {
 			user := g.token("123", "")
 			g.admitted(t, user, chatBody("cv", "[[long]]"))
 			// Requests or the quota deny, too: lowering max_tokens cannot help.
-			if e := g.denied(t, user, chatBody("cv", "[[long]]"), tc.limit, tc.unit); e.Affordable != nil {
-				t.Errorf("affordable %d", *e.Affordable)
-			}
+			e := g.denied(t, user, chatBody("cv", "[[long]]"), tc.limit, tc.unit)
+			check.That(t, e.Affordable == nil, "something is affordable: %+v", e)
 		})
 	}
 }
@@ -617,21 +523,15 @@ func TestStoreUnavailable(t *testing.T) {
 			}
 			for range requests {
 				a := <-answers
-				if took := time.Since(began); took > 6*time.Second {
-					t.Errorf("took %s", took)
-				}
+				took := time.Since(began)
+				check.That(t, took <= 6*time.Second, "took %s", took)
 				e := g.wireError(a)
-				if a.status != http.StatusServiceUnavailable || e.Code != "store_unavailable" || e.Type != "server_error" || e.Message == "" {
-					t.Errorf("%d %s", a.status, a.body)
-				}
-				if a.header.Get("Retry-After") != "1" || a.header.Get("X-Should-Retry") != "true" {
-					t.Errorf("%v", a.header)
-				}
+				check.That(t, a.status == http.StatusServiceUnavailable && e.Code == "store_unavailable" && e.Type == "server_error" && e.Message != "",
+					"%d %s", a.status, a.body)
+				check.That(t, a.header.Get("Retry-After") == "1" && a.header.Get("X-Should-Retry") == "true", "%v", a.header)
 				g.common(t, a)
 			}
-			if len(g.upstream.Calls()) != 0 {
-				t.Error("the provider was called without a reservation")
-			}
+			check.That(t, len(g.upstream.Calls()) == 0, "the provider was called without a reservation")
 			g.net.Plan = nil
 			g.admitted(t, user, chatBody("docqa", "Hi"))
 		})
@@ -652,36 +552,26 @@ func TestModels(t *testing.T) {
 		{g.token("123", "pro"), []string{"cv", "docqa", "open"}, []string{"<nil> 256 2000", "<nil> 256 800", "<nil> 256 800"}},
 	} {
 		a := g.do(g.request(http.MethodGet, "/v1/models", tc.token, ""))
-		if a.status != http.StatusOK || a.header.Get("Content-Type") != "application/json" {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		check.Must(t, a.status == http.StatusOK && a.header.Get("Content-Type") == "application/json", "%d %s", a.status, a.body)
 		g.common(t, a)
 		body := decodeJSON(t, a.body).(map[string]any)
-		if body["object"] != "list" || len(body) != 2 {
-			t.Errorf("%s", a.body)
-		}
+		check.That(t, body["object"] == "list" && len(body) == 2, "%s", a.body)
 		var got, caps []string
 		for _, m := range body["data"].([]any) {
 			m := m.(map[string]any)
 			caps = append(caps, fmt.Sprintf("%v %v %v", m["max_input_chars"], m["max_messages"], m["max_output_tokens"]))
-			if m["object"] != "model" || m["owned_by"] != "tokenfuse" || len(m) != 7 {
-				t.Errorf("%v", m)
-			}
+			check.That(t, m["object"] == "model" && m["owned_by"] == "tokenfuse" && len(m) == 7, "%v", m)
 			if created, err := m["created"].(json.Number).Int64(); err != nil || created < 1 {
 				t.Errorf("created %v", m["created"])
 			}
 			got = append(got, m["id"].(string))
 		}
-		if !slices.Equal(got, tc.want) || !slices.Equal(caps, tc.caps) {
-			t.Errorf("%v %v, want %v %v", got, caps, tc.want, tc.caps)
-		}
+		check.That(t, slices.Equal(got, tc.want) && slices.Equal(caps, tc.caps), "%v %v, want %v %v", got, caps, tc.want, tc.caps)
 		// Each by its name is the same object; no other is there.
 		for i, name := range got {
 			one := g.do(g.request(http.MethodGet, "/v1/models/"+name, tc.token, ""))
 			g.common(t, one)
-			if one.status != http.StatusOK || !cmp.Equal(decodeJSON(t, one.body), body["data"].([]any)[i]) {
-				t.Errorf("%s: %d %s", name, one.status, one.body)
-			}
+			check.That(t, one.status == http.StatusOK && cmp.Equal(decodeJSON(t, one.body), body["data"].([]any)[i]), "%s: %d %s", name, one.status, one.body)
 		}
 		for _, name := range []string{"nope", "Open", "open/x", "small", strings.Repeat("a", 4000)} {
 			g.refused(t, g.do(g.request(http.MethodGet, "/v1/models/"+name, tc.token, "")), openai.ModelNotFound, "model")
@@ -707,9 +597,8 @@ func TestSlashes(t *testing.T) {
 		r := g.request(tc.method, "/", "", body)
 		r.URL.Path = tc.path
 		a := g.do(r)
-		if a.status != http.StatusOK || strings.HasSuffix(tc.path, "open/") && !strings.Contains(a.body, `"id":"open"`) {
-			t.Errorf("%s %s: %d %s", tc.method, tc.path, a.status, a.body)
-		}
+		check.That(t, a.status == http.StatusOK && (!strings.HasSuffix(tc.path, "open/") || strings.Contains(a.body, `"id":"open"`)),
+			"%s %s: %d %s", tc.method, tc.path, a.status, a.body)
 	}
 	if lines := g.logged("request"); !bytes.Contains(lines[0], []byte(`"path":"/v1/chat/completions"`)) || !bytes.Contains(lines[7], []byte(`"path":"/v1/models/{id}"`)) {
 		t.Errorf("%s\n%s", lines[0], lines[7])
@@ -718,12 +607,8 @@ func TestSlashes(t *testing.T) {
 	for path, public := range map[string]string{"/v1/nope": "/prod//v1/nope/", "/v1//nope/": "/prod/v1/nope", "/v1/a%2F%2Fb": "/prod/v1/a%2F%2Fb", "//v1/nope": "/prod//v1/nope"} {
 		r, err := lambdahttp.NewRequest(t.Context(), &events.APIGatewayProxyRequest{HTTPMethod: "GET", Path: path,
 			RequestContext: events.APIGatewayProxyRequestContext{Path: public, DomainName: "x.example"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if base := g.handler.base(r); base != "https://x.example/prod" {
-			t.Errorf("%s: %s", public, base)
-		}
+		check.OK(t, err)
+		check.Equal(t, g.handler.base(r), "https://x.example/prod", "%s", public)
 	}
 }
 
@@ -745,9 +630,7 @@ func TestElsewhere(t *testing.T) {
 		g.refused(t, a, openai.NotFound, "")
 		readable(t, a, appOrigin)
 		want := what + " Chat completions are: POST https://example.com/v1/chat/completions. The base URL of a client is https://example.com/v1."
-		if got := g.wireError(a).Message; got != want {
-			t.Errorf("%s: %s", path, got)
-		}
+		check.Equal(t, g.wireError(a).Message, want, "%s", path)
 		r = g.from(appOrigin, http.MethodOptions, "/", "", "")
 		r.URL.Path = path
 		if a := g.do(r); a.status != http.StatusNoContent {
@@ -764,17 +647,13 @@ func TestLimits(t *testing.T) {
 	user := g.token("123", "")
 	view := func(token string) map[string]any {
 		a := g.do(g.request(http.MethodGet, "/v1/limits", token, ""))
-		if a.status != http.StatusOK || a.header.Get("Content-Type") != "application/json" {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		check.Must(t, a.status == http.StatusOK && a.header.Get("Content-Type") == "application/json", "%d %s", a.status, a.body)
 		g.common(t, a)
 		return decodeJSON(t, a.body).(map[string]any)
 	}
 	shows := func(token, want string) {
 		t.Helper()
-		if diff := cmp.Diff(decodeJSON(t, want), any(view(token))); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		check.Diff(t, cmp.Diff(decodeJSON(t, want), any(view(token))), "difference")
 	}
 	limit := func(name, unit string, capacity, period, remaining, reset int64) string {
 		return fmt.Sprintf(`{"name":%q,"unit":%q,"capacity":%d,"period_seconds":%d,"remaining":%d,"reset_seconds":%d,"retry_after_seconds":0}`,
@@ -798,15 +677,12 @@ func TestLimits(t *testing.T) {
 	g.admitted(t, user, chatBody("cv", "Hi"))
 	g.admitted(t, user, chatBody("cv", "Hi"))
 	limits := view(user)["limits"].([]any)
-	if cv := limits[3].(map[string]any); cv["remaining"] != json.Number("0") || cv["retry_after_seconds"] != json.Number("28800") || cv["reset_seconds"] != json.Number("86400") {
-		t.Errorf("%v", cv)
-	}
+	cv := limits[3].(map[string]any)
+	check.That(t, cv["remaining"] == json.Number("0") && cv["retry_after_seconds"] == json.Number("28800") && cv["reset_seconds"] == json.Number("86400"), "%v", cv)
 
 	anonymous := view("")
 	id := anonymous["identity"].(map[string]any)["id"].(string)
-	if !regexp.MustCompile(`^net#[a-z2-7]{16}$`).MatchString(id) {
-		t.Errorf("id %q", id)
-	}
+	check.That(t, regexp.MustCompile(`^net#[a-z2-7]{16}$`).MatchString(id), "id %q", id)
 	shows("", head("anonymous", id, "anonymous")+limit("requests", "requests", 20, 60, 20, 0)+","+limit("tokens", "tokens", 5_000, 3600, 5_000, 0)+`]}`)
 	shows(g.token("9", "pro"), head("user", "9", "pro")+limit("requests", "requests", 120, 60, 120, 0)+","+limit("tokens", "tokens", 400_000, 3600, 400_000, 0)+","+
 		limit("spend", "usd_micros", 10_000_000, 86_400, 10_000_000, 0)+","+limit("cv", "requests", 3, 86_400, 3, 0)+`]}`)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -26,9 +27,8 @@ func (g *rig) from(origin, method, path, token, body string) *http.Request {
 func readable(t *testing.T, a answer, origin string) {
 	t.Helper()
 	h := a.header
-	if got := h.Values("Access-Control-Allow-Origin"); !slices.Equal(got, []string{origin}) {
-		t.Errorf("%d: Access-Control-Allow-Origin %q", a.status, got)
-	}
+	got := h.Values("Access-Control-Allow-Origin")
+	check.That(t, slices.Equal(got, []string{origin}), "%d: Access-Control-Allow-Origin %q", a.status, got)
 	if !slices.Contains(h.Values("Vary"), "Origin") {
 		t.Errorf("%d: Vary %q", a.status, h.Values("Vary"))
 	}
@@ -41,18 +41,14 @@ func readable(t *testing.T, a answer, origin string) {
 		"x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens",
 		"x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests",
 	} {
-		if !slices.Contains(exposed, name) {
-			t.Errorf("%d: %s is not exposed", a.status, name)
-		}
+		check.That(t, slices.Contains(exposed, name), "%d: %s is not exposed", a.status, name)
 	}
 	// Whatever else an answer has must be exposed, or be one that every page may
 	// read or that is not for pages.
 	for name := range h {
 		plain := []string{"Content-Type", "Cache-Control", "Vary", "Allow"}
 		listed := slices.ContainsFunc(exposed, func(s string) bool { return http.CanonicalHeaderKey(s) == name })
-		if !listed && !slices.Contains(plain, name) && !strings.HasPrefix(name, "Access-Control-") {
-			t.Errorf("%d: %s is not exposed", a.status, name)
-		}
+		check.That(t, listed || slices.Contains(plain, name) || strings.HasPrefix(name, "Access-Control-"), "%d: %s is not exposed", a.status, name)
 	}
 }
 
@@ -85,18 +81,14 @@ func TestListedOrigin(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := g.do(g.from(appOrigin, tc.method, tc.path, tc.token, tc.body))
-			if a.status != tc.status {
-				t.Fatalf("%d, want %d: %s", a.status, tc.status, a.body)
-			}
+			check.Must(t, a.status == tc.status, "%d, want %d: %s", a.status, tc.status, a.body)
 			readable(t, a, appOrigin)
 			g.common(t, a)
 		})
 	}
 	g.net.Plan = faults.Always(faults.LostRequest)
 	a := g.do(g.from(appOrigin, http.MethodGet, "/v1/limits", user, ""))
-	if a.status != http.StatusServiceUnavailable {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	check.Equal(t, a.status, http.StatusServiceUnavailable, "%s", a.body)
 	readable(t, a, appOrigin)
 }
 
@@ -145,9 +137,7 @@ func TestOrigins(t *testing.T) {
 					readable(t, a, tc.origin)
 				default:
 					g.refused(t, a, openai.OriginNotAllowed, "")
-					if a.header.Get("Access-Control-Allow-Origin") != "" {
-						t.Errorf("%s may read the answer", tc.origin)
-					}
+					check.That(t, a.header.Get("Access-Control-Allow-Origin") == "", "%s may read the answer", tc.origin)
 				}
 			}
 		}
@@ -164,9 +154,7 @@ func TestOrigins(t *testing.T) {
 
 	// Not a page: nothing is said of origins but that they matter.
 	a := g.do(g.request(http.MethodGet, "/v1/models", "", ""))
-	if a.header.Get("Access-Control-Allow-Origin") != "" || a.header.Get("Vary") != "Origin" {
-		t.Errorf("%v", a.header)
-	}
+	check.That(t, a.header.Get("Access-Control-Allow-Origin") == "" && a.header.Get("Vary") == "Origin", "%v", a.header)
 }
 
 func TestPreflight(t *testing.T) {
@@ -178,15 +166,11 @@ func TestPreflight(t *testing.T) {
 		r.Header.Set("Access-Control-Request-Method", "POST")
 		r.Header.Set("Access-Control-Request-Headers", asked)
 		a := g.do(r)
-		if a.status != http.StatusNoContent || a.body != "" {
-			t.Errorf("%s: %d %q", path, a.status, a.body)
-		}
+		check.That(t, a.status == http.StatusNoContent && a.body == "", "%s: %d %q", path, a.status, a.body)
 		for name, want := range map[string]string{
 			"Access-Control-Allow-Methods": "GET, POST", "Access-Control-Allow-Headers": asked, "Access-Control-Max-Age": "7200",
 		} {
-			if got := a.header.Get(name); got != want {
-				t.Errorf("%s: %s %q, want %q", path, name, got, want)
-			}
+			check.Equal(t, a.header.Get(name), want, "%s: %s", path, name)
 		}
 		readable(t, a, appOrigin)
 		g.common(t, a)
@@ -220,11 +204,9 @@ func TestOriginPatterns(t *testing.T) {
 	for _, origin := range []string{"https://evil.vercel.app", "https://a.b-team.vercel.app"} {
 		a := g.do(g.from(origin, http.MethodPost, chatPath, "", chatBody("docqa", "Hi")))
 		g.refused(t, a, openai.OriginNotAllowed, "")
-		if message := g.wireError(a).Message; !strings.Contains(message, origin+" may not") || !strings.Contains(message, "cors.origins of tokenfuse.yaml") {
-			t.Errorf("%s is told %q", origin, message)
-		}
+		message := g.wireError(a).Message
+		check.That(t, strings.Contains(message, origin+" may not") && strings.Contains(message, "cors.origins of tokenfuse.yaml"), "%s is told %q", origin, message)
 	}
-	if want := []string{"https://evil.vercel.app", "https://a.b-team.vercel.app"}; !slices.Equal(refused, want) {
-		t.Errorf("refused, by the hook: %q", refused)
-	}
+	want := []string{"https://evil.vercel.app", "https://a.b-team.vercel.app"}
+	check.That(t, slices.Equal(refused, want), "refused, by the hook: %q", refused)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // docs/clients.md tells of every header that a page may read: of those that it may read
@@ -13,9 +15,7 @@ import (
 func TestDocumentedHeaders(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/clients.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	_, table, _ := strings.Cut(string(page), "\n## Headers\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	var shown []string
@@ -25,7 +25,5 @@ func TestDocumentedHeaders(t *testing.T) {
 	want := append(strings.Split(exposed, ", "), "Cache-Control", "Allow")
 	slices.Sort(shown)
 	slices.Sort(want)
-	if !slices.Equal(shown, want) {
-		t.Errorf("docs/clients.md tells of\n%v, want\n%v", shown, want)
-	}
+	check.That(t, slices.Equal(shown, want), "docs/clients.md tells of\n%v, want\n%v", shown, want)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // spare is a second provider, whose only model costs four times as much and is
@@ -98,44 +99,35 @@ func TestFallback(t *testing.T) {
 				before := s.remaining(token)
 				a := s.chat(token, strings.Replace(strings.Replace(docqaCall, "bucket?", "bucket?"+tt.prompt, 1), `"max_tokens":100`, `"max_tokens":100`+stream, 1))
 				// A stream may have begun when it breaks.
-				if begun := stream != "" && tt.prompt != ""; a.status != tt.status && !begun {
-					t.Fatalf("%d %s", a.status, a.body)
-				}
+				begun := stream != "" && tt.prompt != ""
+				check.Must(t, a.status == tt.status || begun, "%d %s", a.status, a.body)
 				if tt.upstream != 0 {
-					if e := s.wireError(a); e.Code != string(openai.ProviderError) || e.Upstream == nil || *e.Upstream != tt.upstream {
-						t.Errorf("%+v", e)
-					}
+					e := s.wireError(a)
+					check.That(t, e.Code == string(openai.ProviderError) && e.Upstream != nil && *e.Upstream == tt.upstream, "%+v", e)
 				}
-				if s.main.Load() != 1 || (s.other.Load() == 1) != tt.asksSpare || s.other.Load() > 1 {
-					t.Errorf("%d calls of the model, %d of the fallback", s.main.Load(), s.other.Load())
-				}
+				check.That(t, s.main.Load() == 1 && (s.other.Load() == 1) == tt.asksSpare && s.other.Load() <= 1,
+					"%d calls of the model, %d of the fallback", s.main.Load(), s.other.Load())
 
 				events := s.spendEvents()
 				left := s.remaining(token)
 				if tt.model == "" {
-					if len(events) != 0 || left["tokens"] != before["tokens"] || left["spend"] != before["spend"] {
-						t.Errorf("paid for nothing: %+v, %v left of %v", events, left, before)
-					}
+					check.That(t, len(events) == 0 && left["tokens"] == before["tokens"] && left["spend"] == before["spend"],
+						"paid for nothing: %+v, %v left of %v", events, left, before)
 					return
 				}
-				if len(events) != 1 || events[0].Model != tt.model {
-					t.Fatalf("events %+v, want one of %s", events, tt.model)
-				}
+				check.Must(t, len(events) == 1 && events[0].Model == tt.model, "events %+v, want one of %s", events, tt.model)
 				e := events[0]
 				if tt.upstream != 0 { // the ledger and the caller part ways
 					worst := s.policy.Models[tt.model].Prices.WorstCase(e.Input, 100)
-					if !e.Estimated || e.Cost != worst || e.Outcome != ledger.Failed || left["tokens"] != before["tokens"] {
-						t.Errorf("%+v, want a worst case of %d; %v left of %v", e, worst, left, before)
-					}
+					check.That(t, e.Estimated && e.Cost == worst && e.Outcome == ledger.Failed && left["tokens"] == before["tokens"],
+						"%+v, want a worst case of %d; %v left of %v", e, worst, left, before)
 				}
 				if tt.status == 200 {
 					rates := s.policy.Models[tt.model].Prices
-					if want := rates.Cost(price.Usage{Input: e.Input, CachedInput: e.Cached, Output: e.Output}); e.Cost != want || e.Outcome != ledger.Completed || e.Output == 0 {
-						t.Errorf("%+v, want a cost of %d", e, want)
-					}
-					if paid := before["tokens"] - left["tokens"]; paid != e.Input+e.Output {
-						t.Errorf("%d tokens paid for %d", paid, e.Input+e.Output)
-					}
+					want := rates.Cost(price.Usage{Input: e.Input, CachedInput: e.Cached, Output: e.Output})
+					check.That(t, e.Cost == want && e.Outcome == ledger.Completed && e.Output != 0, "%+v, want a cost of %d", e, want)
+					paid := before["tokens"] - left["tokens"]
+					check.That(t, paid == e.Input+e.Output, "%d tokens paid for %d", paid, e.Input+e.Output)
 				}
 			})
 		}
@@ -153,30 +145,18 @@ func TestBreaker(t *testing.T) {
 	cv := `{"model":"cv","messages":[{"role":"user","content":"Hi."}],"max_tokens":10}`
 	before := s.remaining(token)
 	for range 5 {
-		if e := s.wireError(s.chat(token, cv)); e.Code != string(openai.ProviderError) || e.Upstream == nil || *e.Upstream != 503 {
-			t.Fatalf("%+v", e)
-		}
+		e := s.wireError(s.chat(token, cv))
+		check.Must(t, e.Code == string(openai.ProviderError) && e.Upstream != nil && *e.Upstream == 503, "%+v", e)
 	}
 	asked := s.main.Load()
-	if asked != 5 {
-		t.Fatalf("%d calls of 5", asked)
-	}
+	check.Must(t, asked == 5, "%d calls of 5", asked)
 	e := s.wireError(s.chat(token, cv))
-	if e.Code != string(openai.ProviderError) || e.Upstream != nil || !strings.Contains(e.Message, "Nothing was taken") {
-		t.Errorf("while it is open: %+v", e)
-	}
-	if a := s.chat(token, docqaCall); a.status != http.StatusOK {
-		t.Errorf("with a fallback: %d %s", a.status, a.body)
-	}
-	if s.main.Load() != asked || s.other.Load() != 1 {
-		t.Errorf("%d more calls of the model, %d of the fallback", s.main.Load()-asked, s.other.Load())
-	}
+	check.That(t, e.Code == string(openai.ProviderError) && e.Upstream == nil && strings.Contains(e.Message, "Nothing was taken"), "while it is open: %+v", e)
+	a := s.chat(token, docqaCall)
+	check.That(t, a.status == http.StatusOK, "with a fallback: %d %s", a.status, a.body)
+	check.That(t, s.main.Load() == asked && s.other.Load() == 1, "%d more calls of the model, %d of the fallback", s.main.Load()-asked, s.other.Load())
 	left := s.remaining(token)
-	if left["cv"] != before["cv"] || before["requests"]-left["requests"] != 7 {
-		t.Errorf("%v left of %v", left, before)
-	}
+	check.That(t, left["cv"] == before["cv"] && before["requests"]-left["requests"] == 7, "%v left of %v", left, before)
 	events := s.spendEvents()
-	if len(events) != 1 || before["tokens"]-left["tokens"] != events[0].Input+events[0].Output {
-		t.Errorf("%v left of %v, events %+v", left, before, events)
-	}
+	check.That(t, len(events) == 1 && before["tokens"]-left["tokens"] == events[0].Input+events[0].Output, "%v left of %v, events %+v", left, before, events)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -65,9 +66,7 @@ func newGround(t *testing.T, opts bucket.Options) *ground {
 		bucket: opts,
 		model: func(upstream http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if g.number("o") < 1 {
-					t.Error("the provider is called without a hold in the store")
-				}
+				check.That(t, g.number("o") >= 1, "the provider is called without a hold in the store")
 				upstream.ServeHTTP(w, r)
 			})
 		},
@@ -86,12 +85,8 @@ func newGround(t *testing.T, opts bucket.Options) *ground {
 	d, err := g.handler.admission.Buckets.Reserve(context.Background(), bucket.Request{
 		Key: "user#123", Charges: charges, MaxInFlight: 1, Deadline: g.now().Add(time.Minute),
 	})
-	if err != nil || d.Reservation == nil {
-		t.Fatalf("%+v, %v", d, err)
-	}
-	if err := d.Reservation.Settle(context.Background(), used); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err == nil && d.Reservation != nil, "%+v, %v", d, err)
+	check.OK(t, d.Reservation.Settle(context.Background(), used))
 	return g
 }
 
@@ -100,9 +95,7 @@ func (g *ground) item() map[string]types.AttributeValue {
 	g.t.Helper()
 	out, err := g.store().GetItem(context.Background(), &dynamodb.GetItemInput{TableName: &g.bucket.Table, ConsistentRead: aws.Bool(true),
 		Key: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: "user#123"}}})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return out.Item
 }
 
@@ -113,9 +106,7 @@ func (g *ground) number(attr string) int64 {
 		return 0
 	}
 	v, err := strconv.ParseInt(n.Value, 10, 64)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return v
 }
 
@@ -163,9 +154,7 @@ func (g *ground) wantCharged(f fate, open int64) {
 			g.t.Errorf("%s: %d charged, want %d", l.Name, g.debt(l.Limit), w)
 		}
 	}
-	if got := g.number("o"); got != open {
-		g.t.Errorf("%d calls count as open, want %d", got, open)
-	}
+	check.Equal(g.t, g.number("o"), open, "calls count as open")
 }
 
 // comeBackLater ends a scenario: what is late arrives, every hold expires, and the
@@ -179,21 +168,16 @@ func (g *ground) comeBackLater(f fate) {
 	g.handler = g.process(g.store())
 	for range 2 { // the settle of a call clears up what its reserve came across
 		a := g.chat(g.token, `{"model":"docqa","messages":[{"role":"user","content":"Hi."}]}`)
-		if a.status != http.StatusOK {
-			g.t.Fatalf("later: %d %s", a.status, a.body)
-		}
+		check.Must(g.t, a.status == http.StatusOK, "later: %d %s", a.status, a.body)
 		g.later++
 	}
 	g.wantCharged(f, 0)
 	for attr := range g.item() {
-		if strings.HasPrefix(attr, "h_") {
-			g.t.Errorf("the hold %s is still there", attr)
-		}
+		check.That(g.t, !strings.HasPrefix(attr, "h_"), "the hold %s is still there", attr)
 	}
 	quota := map[fate]int64{notCharged: 2, charged: 1, lost: 2}[f]
-	if left := g.remaining(g.token); left["cv"] != quota {
-		g.t.Errorf("quota: %d remain, want %d", left["cv"], quota)
-	}
+	left := g.remaining(g.token)
+	check.That(g.t, left["cv"] == quota, "quota: %d remain, want %d", left["cv"], quota)
 }
 
 // wantAbandoned asserts how often the ledger was told of a lost call.
@@ -204,14 +188,11 @@ func (g *ground) wantAbandoned(want int) {
 		if e.Outcome == ledger.Abandoned {
 			got++
 			worst := g.cost(lost).Money
-			if e.Feature != "cv" || e.Model != "small" || e.Cost != worst || !e.Estimated || e.Identity != "user#123" {
-				g.t.Errorf("the abandoned call is told of as %+v, want %s of cv", e, worst)
-			}
+			check.That(g.t, e.Feature == "cv" && e.Model == "small" && e.Cost == worst && e.Estimated && e.Identity == "user#123",
+				"the abandoned call is told of as %+v, want %s of cv", e, worst)
 		}
 	}
-	if got != want {
-		g.t.Errorf("%d abandoned calls are told of, want %d", got, want)
-	}
+	check.Equal(g.t, got, want, "abandoned calls are told of")
 }
 
 // Each write of a call meets each fault, once and for ever.
@@ -246,12 +227,9 @@ func TestStoreFaults(t *testing.T) {
 					}
 					begun := time.Now()
 					a := g.chat(g.token, cvCall("Hi.", false))
-					if took := time.Since(begun); took > 8*time.Second {
-						t.Errorf("answered after %s", took)
-					}
-					if sends.Load() == 0 {
-						t.Fatal("the fault was never met")
-					}
+					took := time.Since(begun)
+					check.That(t, took <= 8*time.Second, "answered after %s", took)
+					check.Must(t, sends.Load() != 0, "the fault was never met")
 					g.net.Plan = nil
 
 					f, open := charged, int64(0)
@@ -266,16 +244,10 @@ func TestStoreFaults(t *testing.T) {
 						f, open = lost, 1
 						fallthrough
 					default:
-						if a.status != http.StatusOK {
-							t.Fatalf("%d %s", a.status, a.body)
-						}
-						if n := len(g.upstream.Calls()); n != 1 {
-							t.Errorf("%d calls upstream", n)
-						}
+						check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
+						check.Equal(t, len(g.upstream.Calls()), 1, "calls upstream")
 					}
-					if err := g.net.Deliver(); err != nil {
-						t.Fatal(err)
-					}
+					check.OK(t, g.net.Deliver())
 					g.wantCharged(f, open)
 					g.comeBackLater(f)
 					g.wantAbandoned(int(open))
@@ -292,9 +264,7 @@ func (g *ground) wantUnavailable(a answer) {
 		a.header.Get("Retry-After") != "1" || a.header.Get("X-Should-Retry") != "true" {
 		g.t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}
-	if n := len(g.upstream.Calls()); n != 0 {
-		g.t.Errorf("%d calls upstream", n)
-	}
+	check.Equal(g.t, len(g.upstream.Calls()), 0, "calls upstream")
 }
 
 // frozen is a provider that is called and never heard of again, until it is let go.
@@ -374,9 +344,7 @@ func TestProcessDies(t *testing.T) {
 					t.Errorf("the late settle changed %s to %s", attr, n.Value)
 				}
 			}
-			if len(after) != len(before) {
-				t.Errorf("the late settle changed the attributes from %v to %v", before, after)
-			}
+			check.That(t, len(after) == len(before), "the late settle changed the attributes from %v to %v", before, after)
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -44,9 +45,7 @@ var askers = map[string]struct {
 
 func asUser(g *rig) func(*http.Request) {
 	token, err := g.issuer.Token(issuer.Claims{Subject: "123", TTL: 48 * time.Hour})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
 }
 
@@ -101,9 +100,8 @@ func TestHeadersAreTrue(t *testing.T) {
 				for how == "denied" && a.status == http.StatusOK {
 					a = who.ask(false)
 				}
-				if want := map[bool]int{true: http.StatusTooManyRequests, false: http.StatusOK}[how == "denied"]; a.status != want {
-					t.Fatalf("%d %s", a.status, a.body)
-				}
+				want := map[bool]int{true: http.StatusTooManyRequests, false: http.StatusOK}[how == "denied"]
+				check.Must(t, a.status == want, "%d %s", a.status, a.body)
 				states, view := list(t, a, "RateLimit"), who.view()
 				for i, p := range list(t, a, "RateLimit-Policy") {
 					v := view[p.name]
@@ -111,9 +109,8 @@ func TestHeadersAreTrue(t *testing.T) {
 					if unit == nil {
 						unit = "requests"
 					}
-					if p.name != states[i].name || p.params["q"] != v.Capacity || p.params["w"] != v.Period || unit != string(v.Unit) {
-						t.Errorf("policy %v, state %v, shown %+v", p, states[i], v)
-					}
+					check.That(t, p.name == states[i].name && p.params["q"] == v.Capacity && p.params["w"] == v.Period && unit == string(v.Unit),
+						"policy %v, state %v, shown %+v", p, states[i], v)
 				}
 				if how == inEvents { // the headers have the worst case taken, the last chunk what was used
 					var last struct{ Limits []limits.View }
@@ -122,17 +119,15 @@ func TestHeadersAreTrue(t *testing.T) {
 						t.Fatalf("%v: %s", err, data[len(data)-2])
 					}
 					for i, v := range last.Limits {
-						if r := states[i].params["r"].(int64); v != view[v.Name] || r > v.Remaining {
-							t.Errorf("told %+v at the end and %d at the beginning, shown %+v", v, r, view[v.Name])
-						}
+						r := states[i].params["r"].(int64)
+						check.That(t, v == view[v.Name] && r <= v.Remaining, "told %+v at the end and %d at the beginning, shown %+v", v, r, view[v.Name])
 					}
 					return
 				}
 				g.wantTightest(a, view)
 				if how == "denied" {
-					if e := g.wireError(a); e.Limit != tc.deny {
-						t.Errorf("denied by %s", e.Limit)
-					}
+					e := g.wireError(a)
+					check.That(t, e.Limit == tc.deny, "denied by %s", e.Limit)
 				}
 				begun := g.now()
 				at := func(d time.Duration) map[string]limits.View {
@@ -158,9 +153,7 @@ func TestHeadersAreTrue(t *testing.T) {
 					}
 					switch after := at(in(s)); {
 					case s.name == "pass_calls":
-						if after != nil {
-							t.Errorf("%v: the pass is still good: %+v", s, after)
-						}
+						check.That(t, after == nil, "%v: the pass is still good: %+v", s, after)
 					case after[s.name].Remaining <= left && exact:
 						t.Errorf("%v: %d then", s, after[s.name].Remaining)
 					}
@@ -186,10 +179,8 @@ func (g *rig) wantTightest(a answer, view map[string]limits.View) {
 			left = min(left, calls.Remaining)
 		}
 		reset, err := time.ParseDuration(a.header.Get("X-Ratelimit-Reset-" + unit))
-		if intHeader(g.t, a, "X-Ratelimit-Limit-"+unit) != least.Capacity || intHeader(g.t, a, "X-Ratelimit-Remaining-"+unit) != left ||
-			err != nil || int64((reset+time.Second-1)/time.Second) != least.Reset {
-			g.t.Errorf("%v, want %+v", a.header, *least)
-		}
+		check.That(g.t, intHeader(g.t, a, "X-Ratelimit-Limit-"+unit) == least.Capacity && intHeader(g.t, a, "X-Ratelimit-Remaining-"+unit) == left && err == nil && int64((reset+time.Second-1)/time.Second) == least.Reset,
+			"%v, want %+v", a.header, *least)
 	}
 }
 
@@ -226,18 +217,13 @@ func TestWhoComesBack(t *testing.T) {
 			for a.status == http.StatusOK {
 				a = who.ask(false)
 			}
-			if got := g.codeOf(a); tc.code != "" && got != tc.code {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			got := g.codeOf(a)
+			check.Must(t, tc.code == "" || got == tc.code, "%d %s", a.status, a.body)
 			for header := range a.header {
-				if tc.code != "" && strings.Contains(strings.ToLower(header), "ratelimit") {
-					t.Errorf("header %s", header)
-				}
+				check.That(t, tc.code == "" || !strings.Contains(strings.ToLower(header), "ratelimit"), "header %s", header)
 			}
 			wait, err := strconv.Atoi(a.header.Get("Retry-After"))
-			if err != nil || wait < 1 {
-				t.Fatalf("Retry-After %q: %s", a.header.Get("Retry-After"), a.body)
-			}
+			check.Must(t, err == nil && wait >= 1, "Retry-After %q: %s", a.header.Get("Retry-After"), a.body)
 			g.freeze(time.Duration(wait)*time.Second - 1001*time.Millisecond)
 			if b := who.ask(false); b.status != a.status {
 				t.Errorf("more than a second before: %d %s", b.status, b.body)
@@ -261,9 +247,8 @@ func TestHeadersOfALateStream(t *testing.T) {
 	})
 	a := f.do(f.request(http.MethodPost, chatPath, f.token, cvCall("Hi.", true)))
 	tokens := 50_000 - f.reserved() + 138 // 13.9 a second
-	if want := fmt.Sprintf(`"requests";r=60;t=0, "tokens";r=%d;`, tokens); !strings.HasPrefix(a.header.Get("RateLimit"), want) {
-		t.Errorf("RateLimit %q, want %s", a.header.Get("RateLimit"), want)
-	}
+	want := fmt.Sprintf(`"requests";r=60;t=0, "tokens";r=%d;`, tokens)
+	check.That(t, strings.HasPrefix(a.header.Get("RateLimit"), want), "RateLimit %q, want %s", a.header.Get("RateLimit"), want)
 }
 
 // If the settle fails, the worst case stays taken, and that is what is told.
@@ -307,15 +292,11 @@ func TestPassIsTold(t *testing.T) {
 	for used := 1; used <= 20; used++ {
 		a := ask()
 		left, ends := int64(20-used), 1800-int64(used-1)*10
-		if a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
-		if p := list(t, a, "RateLimit-Policy")[0]; p.name != "pass_calls" || p.params["q"] != int64(20) || p.params["w"] != int64(1800) || p.params["qu"] != "calls" {
-			t.Errorf("RateLimit-Policy %v", p)
-		}
-		if s := list(t, a, "RateLimit")[0]; s.name != "pass_calls" || s.params["r"] != left || s.params["t"] != ends {
-			t.Errorf("RateLimit %v, want %d for %d s", s, left, ends)
-		}
+		check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
+		p := list(t, a, "RateLimit-Policy")[0]
+		check.That(t, p.name == "pass_calls" && p.params["q"] == int64(20) && p.params["w"] == int64(1800) && p.params["qu"] == "calls", "RateLimit-Policy %v", p)
+		s := list(t, a, "RateLimit")[0]
+		check.That(t, s.name == "pass_calls" && s.params["r"] == left && s.params["t"] == ends, "RateLimit %v, want %d for %d s", s, left, ends)
 		if limit, remaining := intHeader(t, a, "X-Ratelimit-Limit-Requests"), intHeader(t, a, "X-Ratelimit-Remaining-Requests"); limit != 20 || remaining != min(19, left) {
 			t.Errorf("%d of %d requests, %d calls left", remaining, limit, left)
 		}
@@ -323,9 +304,7 @@ func TestPassIsTold(t *testing.T) {
 		if left == 0 {
 			want.RetryAfter = ends
 		}
-		if v := who.view()["pass_calls"]; v != want {
-			t.Errorf("shown %+v, want %+v", v, want)
-		}
+		check.Equal(t, who.view()["pass_calls"], want, "shown")
 		g.freeze(10 * time.Second)
 	}
 	if a := ask(); g.codeOf(a) != "challenge_required" || a.header.Get("RateLimit") != "" || a.header.Get("Retry-After") != "" {
@@ -339,12 +318,9 @@ func TestPassIsTold(t *testing.T) {
 	for a.status == http.StatusOK {
 		a = who.ask(false)
 	}
-	if e := g.wireError(a); e.Limit != "tokens" || *e.RetryAfter != 20 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	e := g.wireError(a)
+	check.That(t, e.Limit == "tokens" && *e.RetryAfter == 20, "%d %s", a.status, a.body)
 	for name, v := range who.view() {
-		if v.Reset > 20 {
-			t.Errorf("%s: %+v, of a pass that ends in 20 s", name, v)
-		}
+		check.That(t, v.Reset <= 20, "%s: %+v, of a pass that ends in 20 s", name, v)
 	}
 }

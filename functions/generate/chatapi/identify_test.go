@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -23,9 +24,8 @@ func (g *rig) whoIs(t *testing.T, edit func(*http.Request)) shownIdentity {
 	edit(r)
 	a := g.do(r)
 	var view struct{ Identity shownIdentity }
-	if err := json.Unmarshal([]byte(a.body), &view); err != nil || a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	err := json.Unmarshal([]byte(a.body), &view)
+	check.Must(t, err == nil && a.status == http.StatusOK, "%d %s", a.status, a.body)
 	return view.Identity
 }
 
@@ -33,13 +33,9 @@ func TestAnonymousForms(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	want := g.whoIs(t, func(*http.Request) {})
-	if want.Kind != "anonymous" || want.Tier != "anonymous" {
-		t.Fatalf("%+v", want)
-	}
+	check.Must(t, want.Kind == "anonymous" && want.Tier == "anonymous", "%+v", want)
 	for _, value := range []string{"", " ", "Bearer", "Bearer ", "bearer", "BEARER   ", "Bearer anonymous", "bearer anonymous", "Bearer  anonymous"} {
-		if got := g.whoIs(t, func(r *http.Request) { r.Header.Set("Authorization", value) }); got != want {
-			t.Errorf("%q: %+v, want %+v", value, got, want)
-		}
+		check.Equal(t, g.whoIs(t, func(r *http.Request) { r.Header.Set("Authorization", value) }), want, "%q", value)
 	}
 	// An unauthenticated caller of a deployment without users is one, too.
 	alone := newRig(t, func(yaml string) string {
@@ -50,9 +46,8 @@ func TestAnonymousForms(t *testing.T) {
 		i, j = strings.Index(yaml, "  cv: "), strings.Index(yaml, "tiers:\n")
 		return yaml[:i] + yaml[j:]
 	})
-	if a := alone.chat("anonymous", chatBody("docqa", "Hi")); a.status != http.StatusOK {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	a := alone.chat("anonymous", chatBody("docqa", "Hi"))
+	check.That(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
 	alone.refused(t, alone.chat(g.token("123", ""), chatBody("docqa", "Hi")), openai.InvalidToken, "")
 }
 
@@ -62,9 +57,8 @@ func TestTokenForms(t *testing.T) {
 	user := g.token("123", "")
 	for _, value := range []string{"Bearer " + user, "bearer " + user, "BEARER   " + user, "  Bearer " + user + "\t"} {
 		got := g.whoIs(t, func(r *http.Request) { r.Header.Set("Authorization", value) })
-		if want := (shownIdentity{"user", "123", "user"}); got != want {
-			t.Errorf("%.20q: %+v, want %+v", value, got, want)
-		}
+		want := (shownIdentity{"user", "123", "user"})
+		check.That(t, got == want, "%.20q: %+v, want %+v", value, got, want)
 	}
 }
 
@@ -73,18 +67,14 @@ func TestPlanIsTheTier(t *testing.T) {
 	g := newRig(t)
 	tierOf := func(t *testing.T, g *rig, token string) string {
 		got := g.whoIs(t, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
-		if got.Kind != "user" || got.ID != "123" {
-			t.Errorf("%+v", got)
-		}
+		check.That(t, got.Kind == "user" && got.ID == "123", "%+v", got)
 		return got.Tier
 	}
 	for range 2 {
 		for plan, tier := range map[string]string{
 			"": "user", "user": "user", "pro": "pro", "gold": "user", "Pro": "user", "anonymous": "user", "admin": "user", " pro": "user",
 		} {
-			if got := tierOf(t, g, g.token("123", plan)); got != tier {
-				t.Errorf("plan %q: %s, want %s", plan, got, tier)
-			}
+			check.Equal(t, tierOf(t, g, g.token("123", plan)), tier, "plan %q", plan)
 		}
 	}
 	// A plan that names no tier is told once.
@@ -94,22 +84,18 @@ func TestPlanIsTheTier(t *testing.T) {
 		told = append(told, m[1])
 	}
 	slices.Sort(told)
-	if want := []string{" pro", "Pro", "admin", "anonymous", "gold"}; !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
-	}
+	want := []string{" pro", "Pro", "admin", "anonymous", "gold"}
+	check.That(t, slices.Equal(told, want), "told %q, want %q", told, want)
 	// And not for ever, nor at any length.
 	before := len(g.log.String())
 	for i := range 100 {
 		tierOf(t, g, g.token("123", strings.Repeat("x", 3000)+strconv.Itoa(i)))
 	}
-	if n := len(unknown.FindAllString(g.log.String(), -1)); n > 32 || len(g.log.String())-before > 100*600 {
-		t.Errorf("%d plans were told, %d bytes", n, len(g.log.String())-before)
-	}
+	n := len(unknown.FindAllString(g.log.String(), -1))
+	check.That(t, n <= 32 && len(g.log.String())-before <= 100*600, "%d plans were told, %d bytes", n, len(g.log.String())-before)
 
 	without := newRig(t, func(yaml string) string { return strings.Replace(yaml, ", plan_claim: plan", "", 1) })
-	if got := tierOf(t, without, without.token("123", "pro")); got != "user" {
-		t.Errorf("without a plan claim: %s", got)
-	}
+	check.Equal(t, tierOf(t, without, without.token("123", "pro")), "user", "without a plan claim")
 }
 
 // A 401 has its reason in the log, in fixed words, and says what to send where a key or
@@ -153,16 +139,11 @@ func TestReasonOf401(t *testing.T) {
 		r.Header.Set("Authorization", tt.header)
 		a := tt.g.do(r)
 		tt.g.refused(t, a, openai.InvalidToken, "")
-		if got := tt.g.wireError(a).Message; got != tt.answer {
-			t.Errorf("%s: %s", tt.header, got)
-		}
+		check.Equal(t, tt.g.wireError(a).Message, tt.answer, "%s", tt.header)
 		lines := tt.g.logged("request")
-		if line := string(lines[len(lines)-1]); !strings.Contains(line, `"outcome":"invalid_token","ms":`) || !strings.Contains(line, `"reason":"`+tt.reason+`"`) {
-			t.Errorf("%s: %s", tt.header, line)
-		}
-		if strings.Contains(tt.g.log.String(), "4711") || strings.Contains(a.body, "4711") {
-			t.Errorf("%s is repeated", tt.header)
-		}
+		line := string(lines[len(lines)-1])
+		check.That(t, strings.Contains(line, `"outcome":"invalid_token","ms":`) && strings.Contains(line, `"reason":"`+tt.reason+`"`), "%s: %s", tt.header, line)
+		check.That(t, !strings.Contains(tt.g.log.String(), "4711") && !strings.Contains(a.body, "4711"), "%s is repeated", tt.header)
 	}
 	g.freeze(2 * time.Hour)
 	g.refused(t, g.chat(user, chatBody("docqa", "Hi")), openai.TokenExpired, "")
@@ -222,9 +203,7 @@ func TestHeadersAreNotAnAddress(t *testing.T) {
 		"Cookie": "session=other", "X-Request-Id": "forged",
 	}
 	for name, value := range headers {
-		if got := g.whoIs(t, func(r *http.Request) { r.Header.Set(name, value) }); got != want {
-			t.Errorf("%s: %+v, want %+v", name, got, want)
-		}
+		check.Equal(t, g.whoIs(t, func(r *http.Request) { r.Header.Set(name, value) }), want, "%s", name)
 	}
 	// And the bucket is indeed the same: each call takes from what is left.
 	for i := range 5 {
@@ -233,15 +212,10 @@ func TestHeadersAreNotAnAddress(t *testing.T) {
 			r.Header.Set(name, value+strings.Repeat("0", i))
 		}
 		a := g.do(r)
-		if a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
-		if left := intHeader(t, a, "X-Ratelimit-Remaining-Requests"); left != int64(19-i) {
-			t.Errorf("call %d: %d requests left", i, left)
-		}
-		if id := a.header.Get("X-Request-Id"); strings.HasPrefix(id, "forged") {
-			t.Errorf("x-request-id %s", id)
-		}
+		check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
+		check.Equal(t, intHeader(t, a, "X-Ratelimit-Remaining-Requests"), int64(19-i), "call %d: requests left", i)
+		id := a.header.Get("X-Request-Id")
+		check.That(t, !strings.HasPrefix(id, "forged"), "x-request-id %s", id)
 	}
 }
 
@@ -257,12 +231,8 @@ func TestBucketsOfOneAddress(t *testing.T) {
 	g.denied(t, "", chatBody("docqa", "Hi"), "requests", "requests")
 	ann, bob := g.token("ann", ""), g.token("bob", "")
 	g.admitted(t, ann, chatBody("docqa", "Hi"))
-	if left := g.remaining(ann)["requests"]; left != 59 {
-		t.Errorf("ann has %d requests left", left)
-	}
-	if left := g.remaining(bob)["requests"]; left != 60 {
-		t.Errorf("bob has %d requests left", left)
-	}
+	check.Equal(t, g.remaining(ann)["requests"], 59, "ann has … requests left")
+	check.Equal(t, g.remaining(bob)["requests"], 60, "bob has … requests left")
 	// A user is the same from everywhere.
 	r := g.request(http.MethodPost, chatPath, ann, chatBody("docqa", "Hi"))
 	r.RemoteAddr = "198.51.100.1:1"
@@ -316,20 +286,14 @@ func TestSecretsStaySecret(t *testing.T) {
 			for _, marker := range []string{"", "[[fail:500]]", "[[fail:429]]", "[[fail:cut]]", "[[fail:nousage]]", "[[fail:empty]]"} {
 				body := strings.TrimSuffix(chatBody("docqa", prompt, prompt, prompt+marker), "}")
 				a := post(token, body+`,"user":"`+prompt+`","metadata":{"a":"`+prompt+`"},"max_tokens":200`+stream)
-				if a.status != http.StatusOK && a.status != http.StatusBadGateway {
-					t.Fatalf("%s: %d %s", marker, a.status, a.body)
-				}
+				check.Must(t, a.status == http.StatusOK || a.status == http.StatusBadGateway, "%s: %d %s", marker, a.status, a.body)
 			}
 		}
 	}
-	if got.Get("Authorization") != "Bearer "+testSecret {
-		t.Errorf("the provider got %v", got)
-	}
+	check.That(t, got.Get("Authorization") == "Bearer "+testSecret, "the provider got %v", got)
 	for name, values := range got {
 		for _, v := range values {
-			if strings.Contains(v, user) || strings.Contains(v, address) || strings.Contains(v, "4711") {
-				t.Errorf("the provider got %s: %s", name, v)
-			}
+			check.That(t, !strings.Contains(v, user) && !strings.Contains(v, address) && !strings.Contains(v, "4711"), "the provider got %s: %s", name, v)
 		}
 	}
 	for _, body := range []string{
@@ -340,9 +304,8 @@ func TestSecretsStaySecret(t *testing.T) {
 		with(`"stop":["` + prompt + `",""]`), with(`"response_format":"` + prompt + `"`), with(`"temperature":"` + prompt + `"`),
 		with(`"n":"` + prompt + `"`), with(`"user":["` + prompt + `"]`), chatBody("docqa", strings.Repeat(prompt, 3_000)),
 	} {
-		if a := post(user, body); a.status != http.StatusBadRequest {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		a := post(user, body)
+		check.That(t, a.status == http.StatusBadRequest, "%d %s", a.status, a.body)
 	}
 	post(user[:len(user)-5], chatBody("docqa", prompt))
 	post("sk-"+prompt, chatBody("docqa", prompt))
@@ -364,24 +327,16 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 
 	log := g.log.String()
-	if strings.Count(log, `"msg":"request"`) < 50 || !strings.Contains(log, `"msg":"panic"`) {
-		t.Fatalf("the log is not whole: %.1000s", log)
-	}
+	check.Must(t, strings.Count(log, `"msg":"request"`) >= 50 && strings.Contains(log, `"msg":"panic"`), "the log is not whole: %.1000s", log)
 	for what, secret := range map[string]string{
 		"the token": user, "its signature": user[strings.LastIndex(user, ".")+1:], "a bad token": "sk-zebra", "the prompt": prompt,
 		"the answer": "built-in upstream", "part of the answer": "stands in for", "the address": address, "the provider's key": testSecret,
 		"a cookie": "cookie-4711", "the system prompt": "You answer questions",
 	} {
-		if strings.Contains(log, secret) {
-			t.Errorf("%s is in the log", what)
-		}
-		if strings.Contains(bodies.String(), secret) && !strings.Contains(what, "the answer") {
-			t.Errorf("%s is in an answer", what)
-		}
+		check.That(t, !strings.Contains(log, secret), "%s is in the log", what)
+		check.That(t, !strings.Contains(bodies.String(), secret) || strings.Contains(what, "the answer"), "%s is in an answer", what)
 	}
 	for _, internal := range []string{"dynamodb", "goroutine", ".go:", "connection", "127.0.0.1", g.bucket.Table} {
-		if strings.Contains(strings.ToLower(bodies.String()), internal) {
-			t.Errorf("an answer speaks of %s", internal)
-		}
+		check.That(t, !strings.Contains(strings.ToLower(bodies.String()), internal), "an answer speaks of %s", internal)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -24,9 +25,7 @@ import (
 func (g *rig) tokenWith(sub, email string) string {
 	g.t.Helper()
 	token, err := g.issuer.Token(issuer.Claims{Subject: sub, Email: email, EmailVerified: true, TTL: time.Hour})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return token
 }
 
@@ -34,9 +33,7 @@ func (g *rig) tokenWith(sub, email string) string {
 func (g *rig) wantFound(email string, want ...string) {
 	g.t.Helper()
 	users, err := emails.New(engine.Client(enginetest.URL()), g.bucket.Table, []byte(testSecret), g.now)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	if got, err := users.Find(g.t.Context(), email); err != nil || !slices.Equal(got, want) {
 		g.t.Errorf("%s finds %v, %v, want %v", email, got, err, want)
 	}
@@ -58,9 +55,7 @@ func TestAddressIsLearnedFromADenial(t *testing.T) {
 			return strings.Replace(yaml, "requests: {capacity: 60, per: 1m}", "requests: {capacity: 1, per: 1h}", 1)
 		}, func(g *rig) { g.chat(g.token("ann", ""), askDocqa) }, askDocqa},
 		"the fuse": {http.StatusServiceUnavailable, nil, func(g *rig) {
-			if err := fuse.NewWriter(engine.Client(enginetest.URL()), g.bucket.Table, g.now).Set(g.t.Context(), fuse.Setting{State: fuse.Open, SetBy: "ops"}); err != nil {
-				g.t.Fatal(err)
-			}
+			check.OK(g.t, fuse.NewWriter(engine.Client(enginetest.URL()), g.bucket.Table, g.now).Set(g.t.Context(), fuse.Setting{State: fuse.Open, SetBy: "ops"}))
 		}, askDocqa},
 		"a ceiling": {http.StatusServiceUnavailable, func(yaml string) string {
 			return yaml + "pools: {all: {usd: \"0.12\", per: 1h}}\n"
@@ -88,13 +83,10 @@ func TestAddressIsLearnedFromADenial(t *testing.T) {
 			}
 			token := g.tokenWith("ann", "ann@example.com")
 			for range 20 {
-				if a := g.chat(token, deny.body); a.status != deny.status {
-					t.Fatalf("%d %s", a.status, a.body)
-				}
+				a := g.chat(token, deny.body)
+				check.Must(t, a.status == deny.status, "%d %s", a.status, a.body)
 			}
-			if writes != 1 {
-				t.Errorf("%d writes of an address", writes)
-			}
+			check.Equal(t, writes, 1, "writes of an address")
 			g.wantFound("ann@example.com", "ann")
 		})
 	}
@@ -106,12 +98,9 @@ func TestAddressIsNotLearnedFromBadInput(t *testing.T) {
 	g := newRig(t)
 	token := g.tokenWith("ann", "ann@example.com")
 	sends := g.sends.Load()
-	if a := g.chat(token, `{"model":"docqa","n":20,"messages":[{"role":"user","content":"Hi"}]}`); a.status != http.StatusBadRequest {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	if g.sends.Load() != sends {
-		t.Error("the store was asked")
-	}
+	a := g.chat(token, `{"model":"docqa","n":20,"messages":[{"role":"user","content":"Hi"}]}`)
+	check.Must(t, a.status == http.StatusBadRequest, "%d %s", a.status, a.body)
+	check.That(t, g.sends.Load() == sends, "the store was asked")
 	g.wantFound("ann@example.com")
 }
 
@@ -141,14 +130,12 @@ func TestAddressIsLearnedAfterTheCall(t *testing.T) {
 		add(what)
 		return faults.None
 	}
-	if a := g.chat(g.tokenWith("ann", "ann@example.com"), askDocqa); a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	a := g.chat(g.tokenWith("ann", "ann@example.com"), askDocqa)
+	check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
 	mu.Lock()
 	defer mu.Unlock()
-	if want := []string{"bucket", "call", "bucket", "address"}; !slices.Equal(order, want) {
-		t.Errorf("%v, want %v", order, want)
-	}
+	want := []string{"bucket", "call", "bucket", "address"}
+	check.That(t, slices.Equal(order, want), "%v, want %v", order, want)
 }
 
 // A store that does not answer is not asked for the address as well: the refusal comes
@@ -163,10 +150,7 @@ func TestAddressIsNotLearnedWithoutAStore(t *testing.T) {
 		}
 		return faults.LostRequest
 	}
-	if a := g.chat(g.tokenWith("ann", "ann@example.com"), askDocqa); a.status != http.StatusServiceUnavailable {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	if learned.Load() {
-		t.Error("a store that is down was asked to learn an address")
-	}
+	a := g.chat(g.tokenWith("ann", "ann@example.com"), askDocqa)
+	check.Must(t, a.status == http.StatusServiceUnavailable, "%d %s", a.status, a.body)
+	check.That(t, !learned.Load(), "a store that is down was asked to learn an address")
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -76,9 +77,7 @@ func readUntil(t *testing.T, r *bufio.Reader, text string) {
 	t.Helper()
 	for {
 		line, err := r.ReadString('\n')
-		if err != nil {
-			t.Fatalf("%v before %s", err, text)
-		}
+		check.Must(t, err == nil, "%v before %s", err, text)
 		if strings.Contains(line, text) {
 			return
 		}
@@ -99,9 +98,7 @@ func (f *front) wantOutcome(want string) {
 	f.t.Helper()
 	for _, line := range f.logged("request") {
 		if strings.Contains(string(line), `"path":"/v1/chat/completions"`) {
-			if !strings.Contains(string(line), `"outcome":"`+want+`"`) {
-				f.t.Errorf("want outcome %s in %s", want, line)
-			}
+			check.That(f.t, strings.Contains(string(line), `"outcome":"`+want+`"`), "want outcome %s in %s", want, line)
 			return
 		}
 	}
@@ -183,9 +180,7 @@ func TestLeave(t *testing.T) {
 		server := httptest.NewServer(f)
 		defer server.Close()
 		answer, err := f.post(context.Background(), server.URL, cvCall("Hi.", true))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		body := bufio.NewReader(answer.Body)
 		readUntil(t, body, `"delta":{"content":"This"}`)
 		readUntil(t, body, `"delta":{"content":" is"}`)
@@ -199,9 +194,7 @@ func TestLeave(t *testing.T) {
 		server := httptest.NewServer(f)
 		defer server.Close()
 		answer, err := f.post(context.Background(), server.URL, cvCall("Hi.", true))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		await(t, sent, "the finish_reason is sent")
 		readUntil(t, bufio.NewReader(answer.Body), "Hello there")
 		answer.Body.Close()
@@ -215,9 +208,7 @@ func TestLeave(t *testing.T) {
 		server := httptest.NewServer(f)
 		defer server.Close()
 		answer, err := f.post(context.Background(), server.URL, cvCall("Hi.", true))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		readUntil(t, bufio.NewReader(answer.Body), `"finish_reason":"stop"`)
 		answer.Body.Close()
 		await(t, f.returned, "the handler returns")
@@ -252,13 +243,9 @@ func TestLeaveLambda(t *testing.T) {
 			t.Parallel()
 			f := newFront(t, nil, longTimeout)
 			answer, err := f.gateway(context.Background(), cvCall("Hi.", true))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			readUntil(t, bufio.NewReaderSize(answer.Body, 16), tt.read)
-			if err := answer.Body.(io.Closer).Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, answer.Body.(io.Closer).Close())
 			select {
 			case <-f.returned:
 			default:
@@ -307,9 +294,7 @@ func TestStall(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer conn.Close()
 	_ = conn.(*net.TCPConn).SetReadBuffer(4096)
 	body := cvCall("Hi.", true)
@@ -334,9 +319,7 @@ func TestStallLambda(t *testing.T) {
 			t.Parallel()
 			f := newFront(t, flood, floodTimeout)
 			answer, err := f.gateway(context.Background(), cvCall("Hi.", true))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			if tt.read != "" {
 				readUntil(t, bufio.NewReaderSize(answer.Body, 16), tt.read)
 			}
@@ -355,9 +338,7 @@ func TestStallUntilTheEnd(t *testing.T) {
 		return strings.ReplaceAll(yaml, "timeout: 20s", "timeout: 5s")
 	})
 	answer, err := f.gateway(context.Background(), cvCall("Hi.", true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	await(t, f.ended, "the provider's side of the call ends")
 	body, err := io.ReadAll(answer.Body)
 	if err == nil { // else our reading came too late on a slow machine
@@ -378,13 +359,9 @@ func TestSlowSettle(t *testing.T) {
 		return faults.None
 	}
 	answer, err := f.gateway(context.Background(), cvCall("Hi.", true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatalf("%v after %q", err, body)
-	}
+	check.Must(t, err == nil, "%v after %q", err, body)
 	await(t, f.returned, "the handler returns")
 	f.wantAnswer(response(answer, body), false, openai.ProviderTimeout, 200)
 	f.wantSettled(f.token, settled{paysNothing, 0, hasWorst, ledger.Failed}, price.Usage{Input: f.cvInput()})
@@ -449,11 +426,8 @@ func TestLeaveBeforeTheCall(t *testing.T) {
 		leave()
 	}()
 	a := f.do(f.request(http.MethodPost, "/v1/chat/completions", f.token, cvCall("Hi.", false)).WithContext(ctx))
-	if e := f.wireError(a); e.Code != string(openai.CallerLeft) {
-		t.Errorf("%+v", e)
-	}
-	if n := len(f.upstream.Calls()); n != 0 {
-		t.Errorf("%d calls upstream", n)
-	}
+	e := f.wireError(a)
+	check.That(t, e.Code == string(openai.CallerLeft), "%+v", e)
+	check.Equal(t, len(f.upstream.Calls()), 0, "calls upstream")
 	f.wantSettled(f.token, settled{paysNothing, 0, hasNothing, ""}, price.Usage{})
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -248,18 +249,14 @@ func (m *money) process(network http.RoundTripper, edit func(*Parts, *dynamodb.O
 	})
 	p.DynamoDB, p.Ledger = db, m.ledger(db)
 	h, err := Build(context.Background(), p)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	check.OK(m.t, err)
 	return h
 }
 
 func (m *money) ledger(db *dynamodb.Client) *ledger.Ledger {
 	m.t.Helper()
 	l, err := ledger.New(db, ledger.Options{Table: m.spend, Now: m.now, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	check.OK(m.t, err)
 	return l
 }
 
@@ -324,9 +321,7 @@ func (m *money) provider(upstream http.Handler) http.Handler {
 		answer := made.Body.String()
 		if c.forge != nil {
 			forged := c.forge(answer)
-			if forged == answer {
-				m.t.Errorf("nothing was forged in %s", answer)
-			}
+			check.That(m.t, forged != answer, "nothing was forged in %s", answer)
 			answer = forged
 		}
 		w.WriteHeader(cmp.Or(c.status, made.Code))
@@ -384,9 +379,7 @@ func (m *money) make(h *Handler, c *plannedCall) {
 	}
 	whole := c.fate == isBilled || c.fate == isFrozen || c.fate == isReported || c.fate == isCut || c.forge != nil
 	failed := w.Code != http.StatusOK || strings.Contains(w.Body.String(), `"error"`)
-	if whole && !c.fails && failed || c.fails && !failed {
-		m.t.Errorf("call %d %+v: %d %s", c.number, c.way, w.Code, w.Body)
-	}
+	check.That(m.t, (!whole || c.fails || !failed) && (!c.fails || failed), "call %d %+v: %d %s", c.number, c.way, w.Code, w.Body)
 }
 
 // want adds up what the provider billed for the calls with from <= at < to.
@@ -396,9 +389,7 @@ func (m *money) want(from, to time.Time, thawed bool) *sums {
 	seen := map[int]bool{}
 	for _, u := range m.upstream.Calls() {
 		c := m.call(u.Messages[len(u.Messages)-1].Content)
-		if c == nil || seen[c.number] {
-			m.t.Fatalf("the provider was called out of plan: %+v", u)
-		}
+		check.Must(m.t, c != nil && !seen[c.number], "the provider was called out of plan: %+v", u)
 		seen[c.number] = true
 		fate := c.fate
 		if fate == isFrozen {
@@ -431,9 +422,7 @@ func (m *money) want(from, to time.Time, thawed bool) *sums {
 		}
 		s.add(tier, c.feature, p.name, "user#"+c.user, a)
 	}
-	if len(seen) != len(m.planned) {
-		m.t.Errorf("the provider got %d calls of %d", len(seen), len(m.planned))
-	}
+	check.That(m.t, len(seen) == len(m.planned), "the provider got %d calls of %d", len(seen), len(m.planned))
 	return s
 }
 
@@ -441,17 +430,11 @@ func (m *money) want(from, to time.Time, thawed bool) *sums {
 func (m *money) wantSum(l *ledger.Ledger, from, to time.Time, thawed bool) *sums {
 	m.t.Helper()
 	got, err := l.Sum(context.Background(), from, to)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	check.OK(m.t, err)
 	want := m.want(from, to, thawed)
-	if got.Total != want.total {
-		m.t.Errorf("%s to %s: the sum is\n%+v, the provider's answers come to\n%+v", from, to, got.Total, want.total)
-	}
-	if !maps.Equal(got.Tiers, want.tiers) || !maps.Equal(got.Features, want.features) || !maps.Equal(got.Models, want.models) {
-		m.t.Errorf("by tier, feature and model the sums are\n%v\n%v\n%v, want\n%v\n%v\n%v",
-			got.Tiers, got.Features, got.Models, want.tiers, want.features, want.models)
-	}
+	check.That(m.t, got.Total == want.total, "%s to %s: the sum is\n%+v, the provider's answers come to\n%+v", from, to, got.Total, want.total)
+	check.That(m.t, maps.Equal(got.Tiers, want.tiers) && maps.Equal(got.Features, want.features) && maps.Equal(got.Models, want.models),
+		"by tier, feature and model the sums are\n%v\n%v\n%v, want\n%v\n%v\n%v", got.Tiers, got.Features, got.Models, want.tiers, want.features, want.models)
 	var top []ledger.Spender
 	for identity, a := range want.spenders {
 		top = append(top, ledger.Spender{Identity: identity, Amount: a})
@@ -470,19 +453,13 @@ func (m *money) wantSum(l *ledger.Ledger, from, to time.Time, thawed bool) *sums
 func (m *money) wantKnown(l *ledger.Ledger, from, to time.Time) {
 	m.t.Helper()
 	got, err := l.Sum(context.Background(), from, to)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	check.OK(m.t, err)
 	known := func(a ledger.Amount) ledger.Amount {
 		return ledger.Amount{Calls: a.Calls - a.Abandoned, Cost: a.Cost - a.AbandonedCost, Estimated: a.Estimated - a.Abandoned}
 	}
 	want := m.want(from, to, false).total
-	if known(got.Total) != known(want) {
-		m.t.Errorf("on the way, without the abandoned, the sum is\n%+v, want\n%+v", known(got.Total), known(want))
-	}
-	if got.Total.AbandonedCost > want.AbandonedCost {
-		m.t.Errorf("on the way %s count as abandoned, %s are", got.Total.AbandonedCost, want.AbandonedCost)
-	}
+	check.Equal(m.t, known(got.Total), known(want), "on the way, without the abandoned, the sum is")
+	check.That(m.t, got.Total.AbandonedCost <= want.AbandonedCost, "on the way %s count as abandoned, %s are", got.Total.AbandonedCost, want.AbandonedCost)
 }
 
 // each does something for all, some at a time.
@@ -543,9 +520,7 @@ func TestLedgerIsExact(t *testing.T) {
 		}
 		times = append(times, m.now())
 		each(some, func(i int, c *plannedCall) { m.make(m.processes[i%4], c) })
-		if err := m.faulty.Deliver(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, m.faulty.Deliver())
 		m.freeze(17 * time.Second)
 		if len(times)%3 == 0 {
 			m.wantKnown(summing, start, m.now())
@@ -594,16 +569,13 @@ func TestLedgerIsExact(t *testing.T) {
 	})
 	end := m.now().Add(time.Microsecond)
 	s := m.wantSum(summing, start, end, false)
-	if least := int64(calls / 200); s.total.Abandoned < least {
-		t.Errorf("only %d calls were abandoned, want %d at least", s.total.Abandoned, least)
-	}
+	least := int64(calls / 200)
+	check.That(t, s.total.Abandoned >= least, "only %d calls were abandoned, want %d at least", s.total.Abandoned, least)
 
 	// They come back after all.
 	thawOnce()
 	frozen.Wait()
-	if err := m.faulty.Deliver(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, m.faulty.Deliver())
 	m.wantSum(summing, start, end, true)
 	m.freeze(ledger.LongestCall + 2*ledger.Grace) // every minute is closed
 	for range 2 {                                 // by the events; by the roll-ups
@@ -618,21 +590,15 @@ func TestLedgerIsExact(t *testing.T) {
 	m.freeze(2 * time.Hour)
 	for range 2 { // by the minutes; by the hours' own roll-ups
 		hours, err := summing.Hours(context.Background(), start.Truncate(time.Hour), m.now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		var month ledger.Amount
 		for _, h := range hours {
 			month = ledger.Amount{Calls: month.Calls + h.Calls, Cost: month.Cost + h.Cost, Estimated: month.Estimated + h.Estimated,
 				Abandoned: month.Abandoned + h.Abandoned, AbandonedCost: month.AbandonedCost + h.AbandonedCost}
 		}
-		if month != s.total {
-			t.Errorf("the month's hours come to\n%+v, want\n%+v", month, s.total)
-		}
+		check.Equal(t, month, s.total, "the month's hours come to")
 	}
-	if m.faults.Load() < int64(calls/10) {
-		t.Errorf("only %d writes failed", m.faults.Load())
-	}
+	check.That(t, m.faults.Load() >= int64(calls/10), "only %d writes failed", m.faults.Load())
 	t.Logf("%d calls, %d of them in the ledger: $%s; estimated %d, abandoned %d ($%s); %d faults",
 		len(m.planned), s.total.Calls, s.total.Cost, s.total.Estimated, s.total.Abandoned, s.total.AbandonedCost, m.faults.Load())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -132,23 +133,13 @@ func TestLog(t *testing.T) {
 			a := g.do(r)
 
 			text := g.log.String()
-			if strings.Contains(text, "xylophone") || token != "" && strings.Contains(text, token) {
-				t.Errorf("the log tells what was said: %s", text)
-			}
-			if strings.Contains(text, testSecret) {
-				t.Errorf("the log tells a secret: %s", text)
-			}
+			check.That(t, !strings.Contains(text, "xylophone") && (token == "" || !strings.Contains(text, token)), "the log tells what was said: %s", text)
+			check.That(t, !strings.Contains(text, testSecret), "the log tells a secret: %s", text)
 			lines := g.logged("request")
-			if len(lines) != 1 {
-				t.Fatalf("%d lines, want 1: %s", len(lines), text)
-			}
+			check.Must(t, len(lines) == 1, "%d lines, want 1: %s", len(lines), text)
 			var got requestLine
-			if err := json.Unmarshal(lines[0], &got); err != nil {
-				t.Fatal(err)
-			}
-			if got.ID == "" || got.ID != a.header.Get("X-Request-Id") {
-				t.Errorf("request_id %q, the answer has %q", got.ID, a.header.Get("X-Request-Id"))
-			}
+			check.OK(t, json.Unmarshal(lines[0], &got))
+			check.That(t, got.ID != "" && got.ID == a.header.Get("X-Request-Id"), "request_id %q, the answer has %q", got.ID, a.header.Get("X-Request-Id"))
 			if (got.Reserved != nil) != tt.reserved || (got.Settled != nil) != tt.reserved {
 				t.Errorf("reserved and settled: %s", lines[0])
 			}
@@ -164,26 +155,19 @@ func TestLog(t *testing.T) {
 				if tt.worst {
 					cost = testPrices.WorstCase(input, cvCap)
 				}
-				if want := (loggedAmount{tt.settled.Total(), cost.String()}); *got.Settled != want {
-					t.Errorf("settled %+v, want %+v", *got.Settled, want)
-				}
+				want := (loggedAmount{tt.settled.Total(), cost.String()})
+				check.That(t, *got.Settled == want, "settled %+v, want %+v", *got.Settled, want)
 			}
 			if tt.want.Tier == "anonymous" {
-				if !strings.HasPrefix(got.Identity, "net#") || strings.Contains(text, "203.0.113") {
-					t.Errorf("an anonymous caller is %q: %s", got.Identity, text)
-				}
+				check.That(t, strings.HasPrefix(got.Identity, "net#") && !strings.Contains(text, "203.0.113"), "an anonymous caller is %q: %s", got.Identity, text)
 				got.Identity = ""
 			}
 			tt.want.ID, tt.want.Method, tt.want.Path = got.ID, http.MethodPost, "/v1/chat/completions"
 			tt.want.Reserved, tt.want.Settled = got.Reserved, got.Settled
-			if got != tt.want {
-				t.Errorf("%+v\nwant\n%+v", got, tt.want)
-			}
+			check.Equal(t, got, tt.want, "got")
 			// All other lines name the request, too.
 			for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
-				if !strings.Contains(line, `"request_id":"`+got.ID+`"`) {
-					t.Errorf("a line without the request's id: %s", line)
-				}
+				check.That(t, strings.Contains(line, `"request_id":"`+got.ID+`"`), "a line without the request's id: %s", line)
 			}
 		})
 	}

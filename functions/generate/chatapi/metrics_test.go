@@ -33,9 +33,7 @@ func TestMetrics(t *testing.T) {
 	want := func(a answer, status int, present map[string]any, absent ...string) {
 		t.Helper()
 		line := g.metric(t, &out)
-		if a.status != status {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		check.Must(t, a.status == status, "%d %s", a.status, a.body)
 		for name, value := range present {
 			if got, there := line[name]; !there || value != nil && got != value {
 				t.Errorf("%s is %v, want %v, in %v", name, got, value, line)
@@ -75,8 +73,6 @@ func TestMetrics(t *testing.T) {
 	g.handler.Policy = nil // a fault of ours, wherever it is
 	want(g.chat(user, cv), http.StatusInternalServerError, map[string]any{"Failed": 1.0, "Version": "7", "Refused": 1.0, "Code": "internal_error"}, "Admitted")
 	for _, id := range []string{"somebody", "net#", "203.0.113"} {
-		if strings.Contains(out.String(), id) {
-			t.Errorf("the metrics name %s", id)
-		}
+		check.That(t, !strings.Contains(out.String(), id), "the metrics name %s", id)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // Each kind is called in its own protocol, with its own credentials, at the address
@@ -42,14 +43,11 @@ func TestProvidersByKind(t *testing.T) {
 		{policy.Provider{Kind: "bedrock", BaseURL: s.URL}, "/model/m/converse", "AWS4-HMAC-SHA256 Credential=AKID/"},
 	} {
 		p, err := parts.Provider(t.Context(), &tt.from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		_, err = p.Call(t.Context(), provider.Request{
 			Model: "m", Messages: []openai.Message{{Role: "user", Content: "hi"}}, MaxOutputTokens: 1, MaxTokensField: "max_tokens"})
-		if path != tt.path || !strings.HasPrefix(auth, tt.auth) || (tt.auth == "") != (auth == "") {
-			t.Errorf("%s: called %s with %q: %v", tt.from.Kind, path, auth, err)
-		}
+		check.That(t, path == tt.path && strings.HasPrefix(auth, tt.auth) && (tt.auth == "") == (auth == ""),
+			"%s: called %s with %q: %v", tt.from.Kind, path, auth, err)
 	}
 
 	parts.AWS = aws.Config{}
@@ -69,9 +67,7 @@ func TestReasoningIsShown(t *testing.T) {
 		if strings.Contains(string(body), "no text") {
 			text = ""
 		}
-		if !strings.Contains(string(body), `"stream":true`) {
-			t.Errorf("sent %s", body)
-		}
+		check.That(t, strings.Contains(string(body), `"stream":true`), "sent %s", body)
 		w.Header().Set("Content-Type", "text/event-stream")
 		io.WriteString(w, `data: {"type":"message_start","message":{"usage":{"input_tokens":9,"output_tokens":1}}}`+"\n\n"+
 			`data: {"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"Well, "}}`+"\n\n"+
@@ -111,12 +107,10 @@ func TestReasoningIsShown(t *testing.T) {
 			}
 		}
 		used += tt.quota
-		if a.status != http.StatusOK || !ok || strings.Contains(a.body, "Well") != strings.Contains(tt.body, "cv") {
-			t.Errorf("%s: answered %d %s", tt.body, a.status, a.body)
-		}
-		if got := before - g.remaining(token)["cv"]; int(got) != used {
-			t.Errorf("%s: %d of the quota, want %d", tt.body, got, used)
-		}
+		check.That(t, a.status == http.StatusOK && ok && strings.Contains(a.body, "Well") == strings.Contains(tt.body, "cv"),
+			"%s: answered %d %s", tt.body, a.status, a.body)
+		got := before - g.remaining(token)["cv"]
+		check.That(t, int(got) == used, "%s: %d of the quota, want %d", tt.body, got, used)
 	}
 }
 
@@ -125,9 +119,7 @@ func TestAnthropicFeature(t *testing.T) {
 	t.Parallel()
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if !strings.Contains(string(body), `"system":[{"type":"text","text":"You answer questions."}]`) {
-			t.Errorf("sent %s", body)
-		}
+		check.That(t, strings.Contains(string(body), `"system":[{"type":"text","text":"You answer questions."}]`), "sent %s", body)
 		if strings.Contains(string(body), `"stream":true`) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			io.WriteString(w, `data: {"type":"message_start","message":{"usage":{"input_tokens":9,"output_tokens":1}}}`+"\n\n"+
@@ -153,9 +145,8 @@ func TestAnthropicFeature(t *testing.T) {
 		`{"model":"docqa","messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}}`,
 	} {
 		a := g.chat(token, body)
-		if a.status != http.StatusOK || !strings.Contains(a.body, "Hello.") || !strings.Contains(a.body, `"total_tokens":14`) {
-			t.Errorf("answered %d %s", a.status, a.body)
-		}
+		check.That(t, a.status == http.StatusOK && strings.Contains(a.body, "Hello.") && strings.Contains(a.body, `"total_tokens":14`),
+			"answered %d %s", a.status, a.body)
 	}
 	// What it cannot do is refused by name, before anything is asked for.
 	sends := g.sends.Load()
@@ -168,19 +159,12 @@ func TestAnthropicFeature(t *testing.T) {
 	} {
 		a := g.chat(token, body)
 		if param == "" {
-			if a.status != http.StatusOK {
-				t.Errorf("neutral values: %d %s", a.status, a.body)
-			}
+			check.Equal(t, a.status, http.StatusOK, "neutral values: … %s", a.body)
 			continue
 		}
-		if e := g.wireError(a); a.status != http.StatusBadRequest || value(e.Param) != param {
-			t.Errorf("%s: %d %s", body, a.status, a.body)
-		}
+		e := g.wireError(a)
+		check.That(t, a.status == http.StatusBadRequest && value(e.Param) == param, "%s: %d %s", body, a.status, a.body)
 	}
-	if n := g.sends.Load() - sends; n != 2 {
-		t.Errorf("%d requests to the store, want those of one call", n)
-	}
-	if used := before - g.remaining(token)["tokens"]; used != 42 {
-		t.Errorf("42 tokens were billed, %d are counted", used)
-	}
+	check.Equal(t, g.sends.Load()-sends, 2, "requests to the store")
+	check.Equal(t, before-g.remaining(token)["tokens"], 42, "42 tokens were billed, … are counted")
 }

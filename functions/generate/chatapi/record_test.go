@@ -11,6 +11,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/local/engine"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -35,9 +36,7 @@ func TestUnrecordedCallKeepsItsHold(t *testing.T) {
 	_, spend := enginetest.SpendTable(t)
 	var err error
 	g.handler.admission.Ledger, err = ledger.New(db, ledger.Options{Table: spend, Now: g.now, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	token := g.token("ann", "")
 	before := g.remaining(token)
 
@@ -57,13 +56,9 @@ func TestUnrecordedCallKeepsItsHold(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	sum, err := g.handler.admission.Ledger.Sum(t.Context(), start.Add(-time.Minute), g.now().Add(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	events := g.spendEvents() // the one that is in the log alone, the second call's, the first one's
-	if len(events) != 3 || events[2].Outcome != ledger.Abandoned || events[2].Reservation != events[0].Reservation {
-		t.Fatalf("events %+v", events)
-	}
+	check.Must(t, len(events) == 3 && events[2].Outcome == ledger.Abandoned && events[2].Reservation == events[0].Reservation, "events %+v", events)
 	if a := sum.Total; a.Calls != 2 || a.Abandoned != 1 || a.AbandonedCost != events[2].Cost || a.Cost != events[1].Cost+events[2].Cost {
 		t.Errorf("sum %+v of %+v", a, events)
 	}

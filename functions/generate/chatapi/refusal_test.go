@@ -10,6 +10,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -75,9 +76,7 @@ func TestRefusalsAreShortInTheLog(t *testing.T) {
 		"401 an old token": {func(g *rig) { g.freeze(time.Hour) }, func(g *rig) *http.Request {
 			// Made by the real clock, which is an hour behind the handler's.
 			token, err := g.issuer.Token(issuer.Claims{Subject: strings.Repeat("x", 128), TTL: time.Minute})
-			if err != nil {
-				g.t.Fatal(err)
-			}
+			check.OK(g.t, err)
 			return g.request(http.MethodPost, "/v1/chat/completions", token, question)
 		}, "token_expired", refusalLine},
 		"403 a challenge": {fuse("challenge"), chat(question), "challenge_required", refusalLine + metricsLines},
@@ -133,9 +132,7 @@ func TestRefusalsAreShortInTheLog(t *testing.T) {
 				t.Fatalf("%d %.300s, want %s", a.status, a.body, tt.code)
 			}
 			logged, measured = len(g.log.String())-logged, len(metrics.String())-measured
-			if logged+measured > tt.most {
-				t.Errorf("%d bytes of log and %d of metrics, at most %d are right:\n%.3000s", logged, measured, tt.most, g.log)
-			}
+			check.That(t, logged+measured <= tt.most, "%d bytes of log and %d of metrics, at most %d are right:\n%.3000s", logged, measured, tt.most, g.log)
 			t.Logf("%d bytes of log, %d of metrics", logged, measured)
 		})
 	}

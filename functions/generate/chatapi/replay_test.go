@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tokenfuse/tokenfuse/internal/limits"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -52,32 +53,25 @@ func TestReplayIsCheap(t *testing.T) {
 	g.net.Plan = w.plan
 	const addr = "203.0.113.7:1"
 	body := `{"payload":"` + g.payload(addr) + `"}`
-	if a := g.post(addr, body); a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	a := g.post(addr, body)
+	check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
 	solving := w.since(0)
 	for range 200 {
-		if code := g.codeOf(g.post(addr, body)); code != "challenge_failed" {
-			t.Fatalf("%q", code)
-		}
+		code := g.codeOf(g.post(addr, body))
+		check.Must(t, code == "challenge_failed", "%q", code)
 	}
-	if n := w.since(solving); n != 0 {
-		t.Errorf("200 replays in one process made %d writes", n)
-	}
+	check.Equal(t, w.since(solving), 0, "200 replays in one process made … writes")
 	for range 20 {
 		g.newProcess()
 		for range 10 {
-			if code := g.codeOf(g.post(addr, body)); code != "challenge_failed" {
-				t.Fatalf("%q", code)
-			}
+			code := g.codeOf(g.post(addr, body))
+			check.Must(t, code == "challenge_failed", "%q", code)
 		}
 	}
 	if n := w.since(solving); n > 20 {
 		t.Errorf("replays in 20 processes made %d writes", n)
 	}
-	if solving > 3 {
-		t.Errorf("a pass took %d writes", solving)
-	}
+	check.That(t, solving <= 3, "a pass took %d writes", solving)
 }
 
 // A network without passes left is refused before anything is taken: the same solution
@@ -102,9 +96,7 @@ func TestDenialOfPassesTakesNothing(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 	}
-	if n := w.since(before); n != 0 {
-		t.Errorf("5 denials made %d writes", n)
-	}
+	check.Equal(t, w.since(before), 0, "5 denials made … writes")
 	g.freeze(time.Minute)
 	if a := g.post(addr, body); a.status != http.StatusOK {
 		t.Errorf("after the wait: %d %s", a.status, a.body)
@@ -150,21 +142,16 @@ func TestNoPassForNothing(t *testing.T) {
 						passes++
 					}
 					g.net.Plan = nil
-					if err := g.net.Deliver(); err != nil {
-						t.Fatal(err)
-					}
+					check.OK(t, g.net.Deliver())
 					for range 3 {
 						if g.post(addr, body).status == http.StatusOK {
 							passes++
 						}
 						g.newProcess()
 					}
-					if passes > 1 {
-						t.Errorf("one solution made %d passes", passes)
-					}
-					if left := g.passesLeft(addr); left > 30-passes {
-						t.Errorf("%d passes are left of 30 after %d were given", left, passes)
-					}
+					check.That(t, passes <= 1, "one solution made %d passes", passes)
+					left := g.passesLeft(addr)
+					check.That(t, left <= 30-passes, "%d passes are left of 30 after %d were given", left, passes)
 				})
 			}
 		}
@@ -181,8 +168,6 @@ func (g *rig) passesLeft(addr string) int {
 		g.t.Fatal(apiErr.Message)
 	}
 	state, err := g.handler.admission.Buckets.Peek(g.t.Context(), "net#"+at.networks[0])
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return int(state.Limit(limits.OfPasses(g.policy.Tiers["anonymous"].Passes).Limit).Remaining)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/local/upstream"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 	"github.com/tokenfuse/tokenfuse/testkit/buffer"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 	"github.com/tokenfuse/tokenfuse/testkit/stagetest"
@@ -176,9 +177,7 @@ func (g *rig) process(db *dynamodb.Client) *Handler {
 		Now:     g.now,
 		Silence: g.silence,
 	})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return h
 }
 
@@ -200,9 +199,7 @@ func (g *rig) offer(feature string) *admission.Offer {
 func (g *rig) token(sub, plan string) string {
 	g.t.Helper()
 	token, err := g.issuer.Token(issuer.Claims{Subject: sub, Plan: plan, TTL: time.Hour})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return token
 }
 
@@ -231,9 +228,7 @@ func (g *rig) do(r *http.Request) answer {
 	w := httptest.NewRecorder()
 	g.handler.ServeHTTP(w, r)
 	body, err := io.ReadAll(w.Result().Body)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return answer{w.Code, w.Result().Header, string(body)}
 }
 
@@ -261,9 +256,8 @@ type wireError struct {
 func (g *rig) wireError(a answer) wireError {
 	g.t.Helper()
 	var envelope struct{ Error wireError }
-	if err := json.Unmarshal([]byte(a.body), &envelope); err != nil {
-		g.t.Fatalf("the body is no error envelope: %v: %s", err, a.body)
-	}
+	err := json.Unmarshal([]byte(a.body), &envelope)
+	check.Must(g.t, err == nil, "the body is no error envelope: %v: %s", err, a.body)
 	return envelope.Error
 }
 
@@ -277,9 +271,8 @@ func (g *rig) remaining(token string) map[string]int64 {
 			Remaining int64
 		}
 	}
-	if err := json.Unmarshal([]byte(a.body), &view); err != nil || a.status != http.StatusOK {
-		g.t.Fatalf("limits: %d %s", a.status, a.body)
-	}
+	err := json.Unmarshal([]byte(a.body), &view)
+	check.Must(g.t, err == nil && a.status == http.StatusOK, "limits: %d %s", a.status, a.body)
 	left := map[string]int64{}
 	for _, l := range view.Limits {
 		left[l.Name] = l.Remaining
@@ -291,9 +284,7 @@ func (g *rig) remaining(token string) map[string]int64 {
 func (g *rig) open(key string) int {
 	g.t.Helper()
 	state, err := g.handler.admission.Buckets.Peek(context.Background(), key)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	return state.InFlight
 }
 
@@ -319,9 +310,8 @@ func (g *rig) logged(message string) [][]byte {
 	var lines [][]byte
 	for _, line := range strings.Split(strings.TrimSpace(g.log.String()), "\n") {
 		var head struct{ Msg string }
-		if err := json.Unmarshal([]byte(line), &head); err != nil {
-			g.t.Fatalf("%v in the log line %q", err, line)
-		}
+		err := json.Unmarshal([]byte(line), &head)
+		check.Must(g.t, err == nil, "%v in the log line %q", err, line)
 		if head.Msg == message {
 			lines = append(lines, []byte(line))
 		}
@@ -334,9 +324,7 @@ func (g *rig) reserved() (tokens int64) {
 	g.t.Helper()
 	for _, line := range g.logged("request") {
 		var l struct{ Reserved struct{ Tokens int64 } }
-		if err := json.Unmarshal(line, &l); err != nil {
-			g.t.Fatal(err)
-		}
+		check.OK(g.t, json.Unmarshal(line, &l))
 		tokens = cmp.Or(l.Reserved.Tokens, tokens)
 	}
 	return tokens
@@ -347,9 +335,7 @@ func (g *rig) spendEvents() []spendEvent {
 	var events []spendEvent
 	for _, line := range g.logged("spend") {
 		var l struct{ Event spendEvent }
-		if err := json.Unmarshal(line, &l); err != nil {
-			g.t.Fatal(err)
-		}
+		check.OK(g.t, json.Unmarshal(line, &l))
 		events = append(events, l.Event)
 	}
 	return events

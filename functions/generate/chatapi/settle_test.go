@@ -18,6 +18,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
 
@@ -90,24 +91,16 @@ func (g *rig) wantSettled(token string, want settled, billed price.Usage) {
 		"spend":    2_000_000 - cost.MicroDollars(), // rounded down
 		"cv":       3 - want.quota,
 	} {
-		if left[limit] != remain {
-			g.t.Errorf("%s: %d remain, want %d", limit, left[limit], remain)
-		}
+		check.Equal(g.t, left[limit], remain, "%s: remain", limit)
 	}
-	if open := g.open("user#123"); open != 0 {
-		g.t.Errorf("%d calls are still open", open)
-	}
+	check.Equal(g.t, g.open("user#123"), 0, "calls are still open")
 
 	events := g.spendEvents()
 	if want.ledger == hasNothing {
-		if len(events) != 0 {
-			g.t.Errorf("spend events of a call that cost nothing: %+v", events)
-		}
+		check.That(g.t, len(events) == 0, "spend events of a call that cost nothing: %+v", events)
 		return
 	}
-	if len(events) != 1 {
-		g.t.Fatalf("%d spend events, want 1: %+v", len(events), events)
-	}
+	check.Must(g.t, len(events) == 1, "%d spend events, want 1: %+v", len(events), events)
 	e := spendEvent{
 		Reservation: events[0].Reservation, Identity: "user#123", Tier: "user", Feature: "cv", Model: "small",
 		Input: billed.Input, Cached: billed.CachedInput, Output: billed.Output, Reasoning: billed.Reasoning,
@@ -117,12 +110,8 @@ func (g *rig) wantSettled(token string, want settled, billed price.Usage) {
 		e.Input, e.Cached, e.Output, e.Reasoning = worst.Input, 0, worst.Output, 0
 		e.Cost, e.Estimated = testPrices.WorstCase(worst.Input, worst.Output), true
 	}
-	if events[0] != e {
-		g.t.Errorf("the spend event is\n%+v, want\n%+v", events[0], e)
-	}
-	if e.Reservation == "" {
-		g.t.Error("the spend event names no reservation")
-	}
+	check.Equal(g.t, events[0], e, "the spend event is")
+	check.That(g.t, e.Reservation != "", "the spend event names no reservation")
 }
 
 // streamed is the data of a stream's events.
@@ -140,9 +129,8 @@ func streamed(body string) []string {
 func wantWholeStream(t *testing.T, body string) {
 	t.Helper()
 	data := streamed(body)
-	if len(data) < 3 || data[len(data)-1] != "[DONE]" || !strings.Contains(data[len(data)-2], `"finish_reason":"`) {
-		t.Errorf("the stream has no proper end: %.1000q", data)
-	}
+	check.That(t, len(data) >= 3 && data[len(data)-1] == "[DONE]" && strings.Contains(data[len(data)-2], `"finish_reason":"`),
+		"the stream has no proper end: %.1000q", data)
 }
 
 // wantBrokenStream asserts that a stream ends in an error, and in a way that no
@@ -150,12 +138,8 @@ func wantWholeStream(t *testing.T, body string) {
 func wantBrokenStream(t *testing.T, body string, want openai.Code) {
 	t.Helper()
 	data := streamed(body)
-	if strings.Contains(body, "[DONE]") || strings.Contains(body, `"finish_reason":"`) {
-		t.Errorf("a broken stream looks finished: %q", data)
-	}
-	if len(data) < 2 || !strings.Contains(data[0], `"role":"assistant"`) {
-		t.Fatalf("the stream has not begun: %q", data)
-	}
+	check.That(t, !strings.Contains(body, "[DONE]") && !strings.Contains(body, `"finish_reason":"`), "a broken stream looks finished: %q", data)
+	check.Must(t, len(data) >= 2 && strings.Contains(data[0], `"role":"assistant"`), "the stream has not begun: %q", data)
 	var last struct{ Error wireError }
 	if err := json.Unmarshal([]byte(data[len(data)-1]), &last); err != nil || last.Error.Code != string(want) || last.Error.Message == "" {
 		t.Errorf("the last event is %s, want an error %s", data[len(data)-1], want)
@@ -171,21 +155,14 @@ func (g *rig) wantAnswer(a answer, stream bool, want openai.Code, upstreamStatus
 	late, isLate := strings.CutPrefix(string(want), string(inStream))
 	switch {
 	case isLate:
-		if a.status != http.StatusOK {
-			g.t.Errorf("status %d: %s", a.status, a.body)
-		}
+		check.Equal(g.t, a.status, http.StatusOK, "status …: %s", a.body)
 		wantBrokenStream(g.t, a.body, openai.Code(late))
 	case want != "":
 		e := g.wireError(a)
-		if a.status != want.Status() || e.Code != string(want) || e.Type != "server_error" {
-			g.t.Errorf("%d %s, want %s", a.status, a.body, want)
-		}
-		if (e.Upstream == nil) != (upstreamStatus == 0) || e.Upstream != nil && *e.Upstream != upstreamStatus {
-			g.t.Errorf("%s: want upstream_status %d", a.body, upstreamStatus)
-		}
-		if got := a.header.Get("X-Should-Retry"); got != "false" {
-			g.t.Errorf("x-should-retry %q", got)
-		}
+		check.That(g.t, a.status == want.Status() && e.Code == string(want) && e.Type == "server_error", "%d %s, want %s", a.status, a.body, want)
+		check.That(g.t, (e.Upstream == nil) == (upstreamStatus == 0) && (e.Upstream == nil || *e.Upstream == upstreamStatus),
+			"%s: want upstream_status %d", a.body, upstreamStatus)
+		check.Equal(g.t, a.header.Get("X-Should-Retry"), "false", "x-should-retry")
 	case a.status != http.StatusOK:
 		g.t.Errorf("%d %s", a.status, a.body)
 	case stream:
@@ -251,17 +228,11 @@ func TestSettle(t *testing.T) {
 				token := g.token("123", "")
 				a := g.chat(token, cvCall("I am a welder. "+tt.mark, stream))
 				calls := g.upstream.Calls()
-				if len(calls) != 1 {
-					t.Fatalf("%d calls upstream, want 1", len(calls))
-				}
-				if calls[0].MaxOutputTokens != cvCap {
-					t.Errorf("the cap upstream is %d", calls[0].MaxOutputTokens)
-				}
+				check.Must(t, len(calls) == 1, "%d calls upstream, want 1", len(calls))
+				check.Equal(t, calls[0].MaxOutputTokens, cvCap, "the cap upstream is")
 				g.wantAnswer(a, stream, tt.code, tt.upstream)
 				billed := calls[0].Billed
-				if tt.want.ledger != hasNothing && billed.Input == 0 {
-					t.Fatal("the upstream billed nothing: the row tests nothing")
-				}
+				check.Must(t, tt.want.ledger == hasNothing || billed.Input != 0, "the upstream billed nothing: the row tests nothing")
 				g.wantSettled(token, tt.want, billed)
 			})
 		})
@@ -317,9 +288,7 @@ var baseURL = regexp.MustCompile(`base_url: "[^"]*"`)
 func TestSettleStrangeProvider(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	nobody := "http://" + closed.Addr().String()
 	closed.Close()
 
@@ -389,9 +358,8 @@ func TestSettleStrangeProvider(t *testing.T) {
 				}
 				g.wantSettled(token, tt.want, billed)
 				if billed.Total() > 50_000 {
-					if e := g.wireError(g.chat(token, cvCall("Hi.", stream))); e.Code != string(openai.RateLimitExceeded) || e.Limit != "tokens" || *e.Remaining != 0 {
-						t.Errorf("in debt, the next call gets %+v", e)
-					}
+					e := g.wireError(g.chat(token, cvCall("Hi.", stream)))
+					check.That(t, e.Code == string(openai.RateLimitExceeded) && e.Limit == "tokens" && *e.Remaining == 0, "in debt, the next call gets %+v", e)
 				}
 			})
 		})
@@ -483,15 +451,9 @@ func TestSettlePanic(t *testing.T) {
 					wanted.quota = tt.quota
 				}
 				g.wantSettled(token, wanted, billed)
-				if !strings.Contains(a.body, "Something went wrong on our side. Counted: ") {
-					t.Errorf("it is not said what was taken: %s", a.body)
-				}
-				if strings.Contains(a.body, "brittle") {
-					t.Errorf("the cause is shown: %s", a.body)
-				}
-				if len(g.logged("panic")) != 1 {
-					t.Errorf("the panic is not in the log: %s", g.log)
-				}
+				check.That(t, strings.Contains(a.body, "Something went wrong on our side. Counted: "), "it is not said what was taken: %s", a.body)
+				check.That(t, !strings.Contains(a.body, "brittle"), "the cause is shown: %s", a.body)
+				check.That(t, len(g.logged("panic")) == 1, "the panic is not in the log: %s", g.log)
 			})
 		})
 	}
@@ -528,9 +490,8 @@ func TestSettleBeforeTheDeadline(t *testing.T) {
 				return faults.None
 			}
 			a := g.do(g.request(http.MethodPost, "/v1/chat/completions", token, cvCall("Hi.", false)).WithContext(ctx))
-			if early := time.Until(deadline); early <= 0 {
-				t.Errorf("the answer came %s after the deadline", -early)
-			}
+			early := time.Until(deadline)
+			check.That(t, early > 0, "the answer came %s after the deadline", -early)
 			g.net.Plan = nil
 			if ended := <-cancelled; ended.Sub(start) < forCall-50*time.Millisecond || deadline.Sub(ended) < admission.SettleMargin-500*time.Millisecond {
 				t.Errorf("the call was ended after %s, want %s", ended.Sub(start), forCall)
@@ -567,9 +528,8 @@ func TestSettleWithPoolsBeforeTheDeadline(t *testing.T) {
 		return faults.None
 	}
 	a := g.do(g.request(http.MethodPost, "/v1/chat/completions", "", chatBody("docqa", "Hi.")).WithContext(ctx))
-	if early := time.Until(deadline); early <= 0 {
-		t.Errorf("the answer came %s after the deadline", -early)
-	}
+	early := time.Until(deadline)
+	check.That(t, early > 0, "the answer came %s after the deadline", -early)
 	g.wantAnswer(a, false, "", 0)
 }
 
@@ -585,12 +545,8 @@ func TestTooLate(t *testing.T) {
 	sends := g.sends.Load()
 	a := g.do(g.request(http.MethodPost, "/v1/chat/completions", token, cvCall("Hi.", false)).WithContext(ctx))
 	g.wantAnswer(a, false, openai.ProviderTimeout, 0)
-	if g.sends.Load() != sends || len(g.upstream.Calls()) != 0 {
-		t.Error("something was sent")
-	}
+	check.That(t, g.sends.Load() == sends && len(g.upstream.Calls()) == 0, "something was sent")
 	for limit, remain := range g.remaining(token) {
-		if remain != before[limit] {
-			t.Errorf("%s: %d remain, want %d", limit, remain, before[limit])
-		}
+		check.Equal(t, remain, before[limit], "%s: remain", limit)
 	}
 }

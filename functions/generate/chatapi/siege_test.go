@@ -21,6 +21,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
 	"github.com/tokenfuse/tokenfuse/local/engine"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
@@ -318,12 +319,8 @@ func TestSiege(t *testing.T) {
 			worst = max(worst, sum)
 		}
 		t.Logf("%-14s at most $%s an hour of $%s", what, worst, most)
-		if worst > most {
-			t.Errorf("%s: $%s were billed in an hour, exposure says at most $%s", what, worst, most)
-		}
-		if strong && worst < most/4 {
-			t.Errorf("%s: only $%s of $%s were billed in an hour: a weak siege", what, worst, most)
-		}
+		check.That(t, worst <= most, "%s: $%s were billed in an hour, exposure says at most $%s", what, worst, most)
+		check.That(t, !strong || worst >= most/4, "%s: only $%s of $%s were billed in an hour: a weak siege", what, worst, most)
 	}
 	slices.SortStableFunc(s.bills, func(a, b siegeBill) int { return a.at.Compare(b.at) })
 	for _, c := range callers {
@@ -343,9 +340,7 @@ func TestSiege(t *testing.T) {
 		t.Errorf("exposure says $%s for everybody, the ceiling is $%s", price.Pico(report.Everybody), p.Ceiling)
 	}
 	for _, kind := range siegeAnswers {
-		if s.answers[kind.name] < 5 {
-			t.Errorf("the provider answered only %d times with %s", s.answers[kind.name], kind.name)
-		}
+		check.That(t, s.answers[kind.name] >= 5, "the provider answered only %d times with %s", s.answers[kind.name], kind.name)
 	}
 	t.Logf("%d calls, %d billed", calls, len(s.bills))
 }

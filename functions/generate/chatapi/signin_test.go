@@ -19,6 +19,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // The recipes of docs/sign-in.md, as they are printed: the claims that go with each give
@@ -26,17 +27,11 @@ import (
 func TestSignInRecipes(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/sign-in.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	keys := keySetOf(t, map[string]crypto.Signer{"r": rsaKey, "e": ecKey})
 	recipes := regexp.MustCompile("(?s)\n### ([^\n]+)\n.*?```yaml\n(auth:\n.*?)```.*?```json\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	wants := map[string]struct {
@@ -52,9 +47,7 @@ func TestSignInRecipes(t *testing.T) {
 		"Amazon Cognito":     {"", "client_id", "other", "audience"},
 		"Microsoft Entra ID": {"", "iss", "https://sts.windows.net/aaaabbbb-0000-cccc-1111-dddd2222eeee/", "issuer"},
 	}
-	if len(recipes) != len(wants) {
-		t.Fatalf("%d recipes, want %d", len(recipes), len(wants))
-	}
+	check.Must(t, len(recipes) == len(wants), "%d recipes, want %d", len(recipes), len(wants))
 	for _, recipe := range recipes {
 		name, auth, claims := recipe[1], recipe[2], jwt.MapClaims{}
 		t.Run(name, func(t *testing.T) {
@@ -67,14 +60,10 @@ func TestSignInRecipes(t *testing.T) {
 			})
 			// The issuer's keys are where the recipe says, and nothing else is asked of it.
 			client := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-				if !strings.Contains(auth, "jwks_url: "+r.URL.String()+"\n") {
-					t.Errorf("%s was asked", r.URL)
-				}
+				check.That(t, strings.Contains(auth, "jwks_url: "+r.URL.String()+"\n"), "%s was asked", r.URL)
 				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(keys))}, nil
 			})}
-			if err := (Parts{Policy: g.policy, Keys: client, Now: g.now}).verifier(t.Context(), g.handler); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, (Parts{Policy: g.policy, Keys: client, Now: g.now}).verifier(t.Context(), g.handler))
 			token := func() string {
 				claims["iat"], claims["nbf"], claims["exp"] = time.Now().Unix(), time.Now().Unix(), time.Now().Add(time.Hour).Unix()
 				unsigned, key := jwt.NewWithClaims(jwt.SigningMethodRS256, claims), crypto.Signer(rsaKey)
@@ -84,34 +73,28 @@ func TestSignInRecipes(t *testing.T) {
 					unsigned.Header["kid"] = "e"
 				}
 				signed, err := unsigned.SignedString(key)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				return signed
 			}
 			if a := g.chat(token(), chatBody("docqa", "Hi")); a.status != http.StatusOK {
 				t.Errorf("%d %s", a.status, a.body)
 			}
 			id, apiErr := g.handler.identify(g.request(http.MethodPost, chatPath, token(), ""))
-			if apiErr != nil || id.ID != claims["sub"] || id.Tier.Name != "pro" || id.email != want.email {
-				t.Fatalf("%+v, e-mail %q: %+v", id.Caller, id.email, apiErr)
-			}
+			check.Must(t, apiErr == nil && id.ID == claims["sub"] && id.Tier.Name == "pro" && id.email == want.email,
+				"%+v, e-mail %q: %+v", id.Caller, id.email, apiErr)
 			// That an address cannot be taken is told once.
 			unsaid := 0
 			if claims["email"] != nil && want.email == "" {
 				unsaid = 1
 			}
-			if n := strings.Count(g.log.String(), "users cannot be found by e-mail address"); n != unsaid {
-				t.Errorf("%d times it was told that addresses are not verified, want %d", n, unsaid)
-			}
+			check.Equal(t, strings.Count(g.log.String(), "users cannot be found by e-mail address"), unsaid, "times it was told that addresses are not verified")
 			if claims[want.name] = want.value; want.value == nil {
 				delete(claims, want.name)
 			}
 			a := g.chat(token(), chatBody("docqa", "Hi"))
 			g.refused(t, a, openai.InvalidToken, "")
-			if lines := g.logged("request"); !strings.Contains(string(lines[len(lines)-1]), `"reason":"`+want.reason+`"`) {
-				t.Errorf("%s", lines[len(lines)-1])
-			}
+			lines := g.logged("request")
+			check.That(t, strings.Contains(string(lines[len(lines)-1]), `"reason":"`+want.reason+`"`), "%s", lines[len(lines)-1])
 		})
 	}
 }
@@ -122,14 +105,10 @@ func keySetOf(t *testing.T, keys map[string]crypto.Signer) string {
 	var set jwkset.JWKSMarshal
 	for kid, key := range keys {
 		k, err := jwkset.NewJWKFromKey(key.Public(), jwkset.JWKOptions{Metadata: jwkset.JWKMetadataOptions{KID: kid, USE: jwkset.UseSig}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		set.Keys = append(set.Keys, k.Marshal())
 	}
 	text, err := json.Marshal(set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return string(text)
 }

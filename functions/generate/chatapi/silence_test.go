@@ -14,6 +14,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 const (
@@ -58,16 +59,12 @@ func TestSilence(t *testing.T) {
 			server := httptest.NewServer(f)
 			f.t.Cleanup(server.Close)
 			a, err := f.post(context.Background(), server.URL, cvCall("Hi.", true))
-			if err != nil {
-				f.t.Fatal(err)
-			}
+			check.OK(f.t, err)
 			return a.StatusCode, a.Header, a.Body
 		},
 		"Lambda": func(f *front) (int, http.Header, io.Reader) {
 			a, err := f.gateway(context.Background(), cvCall("Hi.", true))
-			if err != nil {
-				f.t.Fatal(err)
-			}
+			check.OK(f.t, err)
 			return a.StatusCode, a.MultiValueHeaders, a.Body
 		},
 	} {
@@ -76,18 +73,14 @@ func TestSilence(t *testing.T) {
 			next := make(chan struct{})
 			f := newQuietFront(t, aMoment, pausing(next, contentEvent, finishEvent+usageEvent))
 			status, header, body := ask(f)
-			if status != 200 || header.Get("Content-Type") != "text/event-stream; charset=utf-8" || header.Get("RateLimit") == "" ||
-				header.Get("X-Max-Output-Tokens") != fmt.Sprint(cvCap) || header.Get("X-Request-Id") == "" {
-				t.Errorf("%d %v", status, header)
-			}
+			check.That(t, status == 200 && header.Get("Content-Type") == "text/event-stream; charset=utf-8" && header.Get("RateLimit") != "" && header.Get("X-Max-Output-Tokens") == fmt.Sprint(cvCap) && header.Get("X-Request-Id") != "",
+				"%d %v", status, header)
 			var all strings.Builder
 			r := bufio.NewReader(io.TeeReader(body, &all))
 			for range 3 {
 				readUntil(t, r, ": waiting")
 			}
-			if strings.Contains(all.String(), "data:") {
-				t.Errorf("before the model's first word: %q", all.String())
-			}
+			check.That(t, !strings.Contains(all.String(), "data:"), "before the model's first word: %q", all.String())
 			next <- struct{}{}
 			readUntil(t, r, "Hello there")
 			readUntil(t, r, ": waiting")
@@ -96,9 +89,8 @@ func TestSilence(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantWholeStream(t, all.String())
-			if data := streamed(all.String()); !strings.Contains(data[0], `"role":"assistant"`) || !strings.Contains(data[1], "Hello there") {
-				t.Errorf("%q", data)
-			}
+			data := streamed(all.String())
+			check.That(t, strings.Contains(data[0], `"role":"assistant"`) && strings.Contains(data[1], "Hello there"), "%q", data)
 			await(t, f.returned, "the handler returns")
 			f.wantSettled(f.token, settled{paysBilled, 1, hasBilled, ledger.Completed}, price.Usage{Input: 40, Output: 2})
 			f.wantOutcome("answered")
@@ -155,9 +147,7 @@ func TestFailureAfterSilence(t *testing.T) {
 					close(fail)
 				}
 				resp, err := f.post(context.Background(), server.URL, cvCall("Hi.", true))
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				var all strings.Builder
 				r := bufio.NewReader(io.TeeReader(resp.Body, &all))
 				if silence != forever {
@@ -194,9 +184,7 @@ func TestLeaveInSilence(t *testing.T) {
 		server := httptest.NewServer(f)
 		defer server.Close()
 		a, err := f.post(context.Background(), server.URL, cvCall("Hi.", true))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		a.Body.Close()
 		f.wantLeft(leftWithNothing)
 	})
@@ -204,13 +192,9 @@ func TestLeaveInSilence(t *testing.T) {
 		t.Parallel()
 		f := newQuietFront(t, aMoment, silent())
 		a, err := f.gateway(context.Background(), cvCall("Hi.", true))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		readUntil(t, bufio.NewReader(a.Body), ": waiting")
-		if err := a.Body.(io.Closer).Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, a.Body.(io.Closer).Close())
 		f.wantLeft(leftWithNothing)
 	})
 	for writes := range 2 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // thirdParty verifies in place of the rig's ALTCHA, and counts. It takes solutions that
@@ -29,9 +30,7 @@ func (g *rig) thirdParty() *atomic.Int64 {
 	}))
 	g.t.Cleanup(server.Close)
 	verifier, err := challenge.NewSiteverify(challenge.SiteverifyConfig{Kind: "turnstile", Secret: "a-real-secret", URL: server.URL, Now: g.now})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.OK(g.t, err)
 	g.handler.Challenges, g.handler.Altcha = verifier, nil
 	return &asked
 }
@@ -76,9 +75,8 @@ func TestSiteverifyOfNeighbours(t *testing.T) {
 				t.Errorf("the third party was asked %d times, at most %d are right: %v", n, tt.most, refused)
 			}
 			for i, addr := range tt.honest {
-				if a := g.postAs(addr, "a browser", fmt.Sprintf("solved%d", i)); a.status != http.StatusOK {
-					t.Errorf("%s: %d %s", addr, a.status, a.body)
-				}
+				a := g.postAs(addr, "a browser", fmt.Sprintf("solved%d", i))
+				check.That(t, a.status == http.StatusOK, "%s: %d %s", addr, a.status, a.body)
 			}
 			g.freeze(time.Minute) // and it is over soon
 			if a := g.postAs(script, "curl", "solved"); a.status != http.StatusOK {
@@ -97,19 +95,15 @@ func TestSiteverifyOfTheHonest(t *testing.T) {
 	g.freeze(0)
 	g.thirdParty()
 	for i := range 40 {
-		if a := g.postAs("203.0.113.7:1", "a browser", fmt.Sprintf("solved%d", i)); a.status != http.StatusOK {
-			t.Fatalf("solution %d: %d %s", i, a.status, a.body)
-		}
+		a := g.postAs("203.0.113.7:1", "a browser", fmt.Sprintf("solved%d", i))
+		check.Must(t, a.status == http.StatusOK, "solution %d: %d %s", i, a.status, a.body)
 	}
 	var err error
 	g.handler.Challenges, err = challenge.NewSiteverify(challenge.SiteverifyConfig{Kind: "turnstile", Secret: "a-real-secret", URL: "http://127.0.0.1:1", Now: g.now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for range 25 {
-		if a := g.postAs("198.51.100.1:1", "a browser", "solved"); g.codeOf(a) != "challenge_unavailable" {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		a := g.postAs("198.51.100.1:1", "a browser", "solved")
+		check.Must(t, g.codeOf(a) == "challenge_unavailable", "%d %s", a.status, a.body)
 	}
 }
 
@@ -128,21 +122,15 @@ func TestSiteverifyIsAskedSeldom(t *testing.T) {
 		last = g.post(addr, `{"payload":"nonsense"}`)
 		codes[g.codeOf(last)]++
 	}
-	if asked.Load() != 20 || codes["challenge_failed"] != 20 || codes["rate_limit_exceeded"] != 5 {
-		t.Errorf("asked %d times, answers %v", asked.Load(), codes)
-	}
-	if e := g.wireError(last); e.Limit != "siteverify" || last.header.Get("Retry-After") == "" {
-		t.Errorf("%+v", e)
-	}
+	check.That(t, asked.Load() == 20 && codes["challenge_failed"] == 20 && codes["rate_limit_exceeded"] == 5, "asked %d times, answers %v", asked.Load(), codes)
+	e := g.wireError(last)
+	check.That(t, e.Limit == "siteverify" && last.header.Get("Retry-After") != "", "%+v", e)
 	// Other networks are not held up, and this one not for ever.
 	g.post("198.51.100.1:1", `{"payload":"nonsense"}`)
 	g.freeze(time.Minute)
 	g.post(addr, `{"payload":"nonsense"}`)
-	if asked.Load() != 22 {
-		t.Errorf("asked %d times, want 22", asked.Load())
-	}
+	check.Equal(t, asked.Load(), 22, "asked … times")
 	r := g.request(http.MethodGet, "/v1/challenge", "", "")
-	if a := g.do(r); a.status != http.StatusOK || a.body != `{"kind":"altcha","site_key":""}` {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	a := g.do(r)
+	check.That(t, a.status == http.StatusOK && a.body == `{"kind":"altcha","site_key":""}`, "%d %s", a.status, a.body)
 }

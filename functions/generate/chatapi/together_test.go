@@ -16,6 +16,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
@@ -154,9 +155,7 @@ func TestCallsThatEndInAnyOrder(t *testing.T) {
 				cost := price.Pico(0)
 				for i, a := range answers {
 					failed := a.status != http.StatusOK || strings.Contains(a.body, `"error"`)
-					if failed == tc.gives {
-						t.Fatalf("order %v: %d %s", s.order, a.status, a.body)
-					}
+					check.Must(t, failed != tc.gives, "order %v: %d %s", s.order, a.status, a.body)
 					if tc.gives {
 						u := used(s.order[i])
 						results, tokens, cost = results+1, tokens+u.Total(), cost+testPrices.Cost(u)
@@ -167,9 +166,8 @@ func TestCallsThatEndInAnyOrder(t *testing.T) {
 				n := len(s.calls)
 				g.freeze(tc.pause * time.Duration(n*(n+1)/2))
 				left := g.remaining(token)
-				if want := 10 - results; left["cv"] != want {
-					t.Errorf("order %v: %d of the quota remain, want %d", s.order, left["cv"], want)
-				}
+				want := 10 - results
+				check.That(t, left["cv"] == want, "order %v: %d of the quota remain, want %d", s.order, left["cv"], want)
 				refill := ((tc.pause*time.Duration(n*(n+3)/2)).Microseconds()*50_000 + 3_600_000_000 - 1) / 3_600_000_000
 				if least := 50_000 - tokens; left["tokens"] < least || left["tokens"] > min(50_000, least+refill) {
 					t.Errorf("order %v: %d tokens remain, want %d and at most %d of refill", s.order, left["tokens"], least, refill)
@@ -181,12 +179,9 @@ func TestCallsThatEndInAnyOrder(t *testing.T) {
 				if tc.gives {
 					least -= int64(n) // each is rounded up to a micro-dollar
 				}
-				if left["spend"] < least || left["spend"] > most {
-					t.Errorf("order %v: %d micro-dollars remain, want %d to %d", s.order, left["spend"], least, most)
-				}
-				if open := g.open("user#" + s.user); open != 0 {
-					t.Errorf("order %v: %d calls are open", s.order, open)
-				}
+				check.That(t, left["spend"] >= least && left["spend"] <= most,
+					"order %v: %d micro-dollars remain, want %d to %d", s.order, left["spend"], least, most)
+				check.Equal(t, g.open("user#"+s.user), 0, "order %v: calls are open", s.order)
 			}
 		})
 	}
@@ -210,13 +205,11 @@ func wantWholeQuota(t *testing.T, g *rig, h *Handler, token string) {
 	g.handler = h
 	for _, want := range []string{"2", "1", "0"} {
 		a := g.chat(token, cvCall("Hi.", false))
-		if got := quotaShown(a); a.status != http.StatusOK || got != want {
-			t.Errorf("status %d, %s remain, want %s: %s", a.status, got, want, a.body)
-		}
+		got := quotaShown(a)
+		check.That(t, a.status == http.StatusOK && got == want, "status %d, %s remain, want %s: %s", a.status, got, want, a.body)
 	}
-	if e := g.wireError(g.chat(token, cvCall("Hi.", false))); e.Code != string(openai.InsufficientQuota) {
-		t.Errorf("the fourth call gets %+v", e)
-	}
+	e := g.wireError(g.chat(token, cvCall("Hi.", false)))
+	check.That(t, e.Code == string(openai.InsufficientQuota), "the fourth call gets %+v", e)
 }
 
 // A process that remembers a used quota learns of a clear without taking anything for it.
@@ -232,13 +225,9 @@ func TestQuotaIsWholeAfterAClear(t *testing.T) {
 	opts := g.bucket
 	opts.Now, opts.LongestPeriod = g.now, 48*time.Hour
 	support, err := bucket.New(db, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	cv := limits.OfFeature(g.policy.Features["cv"], limits.User)[0].Limit
-	if err := support.Clear(context.Background(), "user#123", cv); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, support.Clear(context.Background(), "user#123", cv))
 	wantWholeQuota(t, g, g.handler, token)
 }
 
@@ -252,9 +241,7 @@ func TestQuotaIsWholeTheNextDay(t *testing.T) {
 	}
 	g.freeze(24 * time.Hour)
 	token, err := g.issuer.Token(issuer.Claims{Subject: "123", TTL: 48 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	db, _ := enginetest.Table(t)
 	wantWholeQuota(t, g, g.process(db), token)
 }

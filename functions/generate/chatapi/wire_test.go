@@ -13,6 +13,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // inOnePiece says of the provider or of the model that it cannot stream.
@@ -49,9 +50,7 @@ func TestStreamUpstream(t *testing.T) {
 				const all = "This is the built-in upstream, which stands in for a model provider."
 				switch chunks := strings.Count(a.body, `"delta":{"content":"`) - 1; { // the first one has a role
 				case !stream:
-					if !strings.Contains(a.body, all) {
-						t.Errorf("answered %s", a.body)
-					}
+					check.That(t, strings.Contains(a.body, all), "answered %s", a.body)
 				case streams && chunks < 10, !streams && (chunks != 0 || !strings.Contains(a.body, `"delta":{"content":"`+all)):
 					t.Errorf("%d chunks: %s", chunks+1, a.body)
 				}
@@ -103,9 +102,7 @@ func TestLongAnswersOpenNoBreaker(t *testing.T) {
 		}
 		long.Wait()
 		g.chat(token, cvCall("Hi.", stream))
-		if n := calls.Load(); n != 8 {
-			t.Errorf("%d of 8 calls were made", n)
-		}
+		check.Equal(t, calls.Load(), 8, "of 8 calls were made")
 	})
 }
 

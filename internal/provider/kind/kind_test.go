@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestUnsupported(t *testing.T) {
@@ -37,9 +38,7 @@ func TestUnsupported(t *testing.T) {
 	} {
 		req := usual(tt.change)
 		for kind, want := range map[Kind]string{OpenAI: "", Anthropic: tt.anthropic, Bedrock: tt.bedrock} {
-			if got := kind.Unsupported(req); got != want {
-				t.Errorf("%s: %s does not support %q, want %q", tt.name, kind, got, want)
-			}
+			check.Equal(t, kind.Unsupported(req), want, "%s: %s does not support", tt.name, kind)
 		}
 	}
 }
