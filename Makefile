@@ -17,7 +17,7 @@ INSIDE = $$(go list ./... | grep -v /e2e)
 SDK = internal/provider/anthropicsdk
 
 # Of tests that need more: curl, a command of Python's, clients, Lambda's emulator.
-TAGS = curl,moto,awscli,sam,clients,rie
+TAGS = curl,moto,awscli,sam,clients,rie,docker
 
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0

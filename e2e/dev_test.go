@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -13,12 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 // dev is a running `tokenfuse dev`.
 type dev struct {
-	url, store string // where it and its engine serve
+	url, store string         // where it and its engine serve
+	adminURL   string         // of serve
+	issuer     *issuer.Issuer // of serve's users; nil: dev's own
 	cmd        *exec.Cmd
 	ready      chan struct{} // closed when it serves
 	exited     chan struct{} // closed when it has ended
@@ -74,6 +78,14 @@ func (d *dev) read(stdout io.Reader) {
 		d.write(line + "\n")
 		if url, ok := strings.CutPrefix(line, "ready "); ok {
 			d.url = url
+			close(d.ready)
+		}
+		var serves struct {
+			Msg, Address string
+			Admin        string `json:"admin_address"`
+		}
+		if strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &serves) == nil && serves.Msg == "tokenfuse serves" {
+			d.url, d.adminURL = "http://"+serves.Address, "http://"+serves.Admin
 			close(d.ready)
 		}
 		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == "store" {

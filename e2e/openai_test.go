@@ -59,14 +59,20 @@ func TestOpenAIClient(t *testing.T) {
 		`        user: {max_input_tokens: 1000, max_output_tokens: 200, limits: {tokens: {capacity: 3000, per: 1h}}}}`,
 		`fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}`,
 	}, "\n")
-	d := startDev(t, writeConfig(t, config))
-	for _, test := range []struct{ name, token, features string }{
-		{"anonymous", "", "docqa"},
-		{"user", d.token(t, "123"), "cv, docqa"},
+	here, served := startDev(t, writeConfig(t, config)), startServe(t, config)
+	for _, test := range []struct {
+		name            string
+		d               *dev
+		token, features string
+	}{
+		{"anonymous", here, "", "docqa"},
+		{"user", here, here.token(t, "123"), "cv, docqa"},
+		{"anonymous, of serve", served, "", "docqa"},
+		{"user, of serve", served, served.token(t, "123"), "cv, docqa"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			front, count := counter(t, d)
+			front, count := counter(t, test.d)
 			env := []string{"TOKENFUSE_URL=" + front}
 			if test.token != "" {
 				env = append(env, "TOKENFUSE_TOKEN="+test.token)

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"text/tabwriter"
@@ -34,14 +35,23 @@ type adminFlags struct {
 // adminTimeout bounds a call, finding the credentials included.
 const adminTimeout = 30 * time.Second
 
-// call calls an admin route, signed with the credentials that every AWS tool finds,
-// and decodes the answer. With --json it prints that, too.
+// keyOfAdmin is the key by which the admin routes of serve know an administrator; "": AWS's
+// credentials sign. It is in the environment alone, since others can see arguments.
+func keyOfAdmin() string { return os.Getenv("TOKENFUSE_ADMIN_KEY") }
+
+// call calls an admin route, with the key of an administrator or signed with the
+// credentials that every AWS tool finds, and decodes the answer. With --json it prints
+// that, too.
 func (a adminFlags) call(ctx context.Context, s streams, method, route string, body, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	cfg, err := awsConfig(ctx)
-	if err != nil {
-		return err
+	var cfg aws.Config
+	var err error
+	key := keyOfAdmin()
+	if key == "" || a.Stack != "" { // a stack is API Gateway's
+		if cfg, err = awsConfig(ctx); err != nil {
+			return err
+		}
 	}
 	endpoint, err := a.address(ctx, cfg)
 	if err != nil {
@@ -60,8 +70,10 @@ func (a adminFlags) call(ctx context.Context, s streams, method, route string, b
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	region, err := sign(ctx, cfg, req, payload)
-	if err != nil {
+	var region string
+	if key != "" && a.Stack == "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	} else if region, err = sign(ctx, cfg, req, payload); err != nil {
 		return err
 	}
 	got, err := send(req, endpoint, region)
@@ -79,7 +91,7 @@ func (a adminFlags) call(ctx context.Context, s streams, method, route string, b
 
 // awsConfig is what every AWS tool finds, credentials included.
 func awsConfig(ctx context.Context) (aws.Config, error) {
-	const how = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (dev prints a pair of its own)"
+	const how = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (dev prints a pair of its own), or, for serve, TOKENFUSE_ADMIN_KEY"
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("the AWS configuration cannot be read: %w; %s", err, how)

@@ -38,6 +38,7 @@ type commands struct {
 	JSON    bool             `name:"json" help:"For programs: print the answer as JSON, and an error as a JSON object on standard error."`
 
 	Dev        devCommand        `cmd:"" help:"Run everything on this machine: real handlers behind a stand-in for API Gateway, a DynamoDB-compatible engine, an issuer of tokens and, without a provider key, a built-in model."`
+	Serve      serveCommand      `cmd:"" help:"Serve callers and administrators as a plain HTTP server, as a container or a virtual machine would, on DynamoDB or a compatible store, with spendalarm on its timer."`
 	Check      checkCommand      `cmd:"" help:"Check a configuration: exit 1 and every mistake with its line."`
 	Schema     schemaCommand     `cmd:"" help:"Print the JSON Schema of a configuration, by which editors complete and check it."`
 	Exposure   exposureCommand   `cmd:"" help:"Worst-case dollars an hour: of one client, one network, one user, all anonymous callers and everybody, today and with this configuration."`

@@ -48,6 +48,15 @@ func (c *Controller) settlePurse(ctx context.Context, p purse, used price.Pico) 
 	}
 }
 
+// Release gives back what this process holds of the pools, for a process that ends.
+func (c *Controller) Release(ctx context.Context) {
+	for name, p := range c.Pools {
+		if err := p.Release(ctx); err != nil {
+			c.Log(ctx).Warn("a pool's money did not go back: it is refilled in time", "pool", name, "error", err)
+		}
+	}
+}
+
 // PoolUsed is the share that is committed, as far as this process knows, of a tier's own
 // pool or of a backend's, whichever is used more: 0 to 1. The backend may be nil.
 func (c *Controller) PoolUsed(t *policy.Tier, b *policy.Backend) (share float64) {

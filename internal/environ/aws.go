@@ -24,15 +24,15 @@ func AWS() aws.Config {
 		Credentials: credentials.NewStaticCredentialsProvider(
 			os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY"), os.Getenv("AWS_SESSION_TOKEN")),
 		ConfigSources:               []any{endpoints{}},
-		HTTPClient:                  client(),
+		HTTPClient:                  HTTPClient(),
 		RequestMinCompressSizeBytes: 10 << 10, // as config sets it
 	}
 }
 
-// client is the SDK's own, but for connections: who comes back after a pause resumes the
+// HTTPClient is the SDK's own, but for connections: who comes back after a pause resumes the
 // session, which is half the work of a TLS handshake and a trip less, and as many stay open
 // as calls may be under way in one process.
-func client() aws.HTTPClient {
+func HTTPClient() aws.HTTPClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		if t.TLSClientConfig == nil {
 			t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}

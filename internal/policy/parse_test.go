@@ -89,12 +89,14 @@ cloudfront:
   required: true
 admin:
   allow_arns: ["arn:aws:iam::123456789012:role/support"]
+  keys: {bob: [{env: KEY_3}], ann: [{env: KEY_1}, {ssm: /app/key-2}]}
 alarm:
   threshold_usd: "8.00"
   factor: 4
   floor_usd: "1.00"
   repeat_every: 1h
   fuse: challenge
+  webhook: {url: {env: WEBHOOK_URL}, secret: {secret: app/webhook}}
 `
 
 // problemsOf gives "line path" of each mistake.
@@ -190,7 +192,7 @@ var mistakes = []struct {
 	{"challenge_at zero", "challenge_at: 0.5", "challenge_at: 0", "44 tiers.anonymous.challenge_at", "above 0"},
 	{"challenge_at negative", "challenge_at: 0.5", "challenge_at: -0.5", "44 tiers.anonymous.challenge_at", "above 0"},
 	{"challenge_at not a number", "challenge_at: 0.5", "challenge_at: .nan", "44 tiers.anonymous.challenge_at", "above 0"},
-	{"factor of one", "factor: 4", "factor: 1", "80 alarm.factor", "above 1"},
+	{"factor of one", "factor: 4", "factor: 1", "81 alarm.factor", "above 1"},
 
 	// Money.
 	{"missing price", "      output: \"1.60\"\n", "", "14 models.small.price_per_mtok.output", "is required"},
@@ -210,7 +212,7 @@ var mistakes = []struct {
 	{"spend of zero", `spend: {usd: "2.00"`, `spend: {usd: "0.00"`, "56 tiers.user.limits.spend.usd", "above 0"},
 	{"pool with 7 decimals", `all: {usd: "20.00"`, `all: {usd: "20.0000001"`, "59 pools.all.usd", "6 decimals"},
 	{"absurd pool", `all: {usd: "20.00"`, `all: {usd: "1000001"`, "59 pools.all.usd", "up to 1000000"},
-	{"threshold of zero", `threshold_usd: "8.00"`, `threshold_usd: 0`, "79 alarm.threshold_usd", "above 0"},
+	{"threshold of zero", `threshold_usd: "8.00"`, `threshold_usd: 0`, "80 alarm.threshold_usd", "above 0"},
 
 	// Durations.
 	{"number without a unit", "timeout: 30s", "timeout: 30", "6 providers.main.timeout", "such as 30s"},
@@ -335,6 +337,11 @@ var mistakes = []struct {
 	{"challenge hostname with scheme", "kind: altcha", "kind: hcaptcha\n  site_key: abc\n  hostname: https://app.example.com", "70 challenge.hostname", "host name alone"},
 	{"no origin secrets", "origin_secrets: [{ssm: /app/origin-1}, {secret: app/origin-2}]", "origin_secrets: []", "73 cloudfront.origin_secrets", "list of 1 to"},
 	{"something else than an ARN", "arn:aws:iam::123456789012:role/support", "support", "77 admin.allow_arns[0]", "arn:aws:iam"},
+	{"admin for nobody", "  allow_arns: [\"arn:aws:iam::123456789012:role/support\"]\n  keys: {bob: [{env: KEY_3}], ann: [{env: KEY_1}, {ssm: /app/key-2}]}\n", "  {}\n", "76 admin", "at least one of allow_arns and keys"},
+	{"an administrator without a key", "bob: [{env: KEY_3}]", "bob: []", "78 admin.keys.bob", "list of 1 to"},
+	{"an administrator's key itself", "bob: [{env: KEY_3}]", "bob: [hunter2]", "78 admin.keys.bob[0]", "{env: NAME}"},
+	{"the address of a webhook itself", "url: {env: WEBHOOK_URL}", "url: https://hooks.example.com/hunter2", "85 alarm.webhook.url", "{env: NAME}"},
+	{"a webhook without an address", "{url: {env: WEBHOOK_URL}, secret: {secret: app/webhook}}", "{secret: {secret: app/webhook}}", "85 alarm.webhook.url", "is required"},
 	// Backends; see TestBackends for what is right.
 	{"backend without proof", toPools, backend(`tiers: [user], pool: web`), "58 backends.web", "at least one of secrets and token"},
 	{"backend without pool", toPools, backend(`secrets: [{env: B}]`), "58 backends.web.pool", "is required"},
@@ -348,7 +355,7 @@ var mistakes = []struct {
 	{"backend of a tier's pool", toPools, backend(`secrets: [{env: B}], pool: anonymous`), "58 backends.web.pool", "tiers.anonymous draws on it"},
 	{"backends of one pool", toPools, backend("secrets: [{env: B}], pool: web}\n  app: {secrets: [{env: C}], pool: web"), "58 backends.web.pool", "backends.app draws on it"},
 	{"call above a backend's burst", toPools, backend(`secrets: [{env: B}], tiers: [user], pool: small`), "61 pools.small.usd", "a call of tier user"},
-	{"unknown fuse", "fuse: challenge", "fuse: closed", "83 alarm.fuse", "none, challenge, anonymous_off, open"},
+	{"unknown fuse", "fuse: challenge", "fuse: closed", "84 alarm.fuse", "none, challenge, anonymous_off, open"},
 
 	// Secrets, none of which may be repeated: see also TestSecretsAreNotRepeated.
 	{"secret as text", "secret: {env: CHALLENGE_SECRET}", "secret: hunter2", "69 challenge.secret", "{env: NAME}"},
@@ -504,7 +511,7 @@ func TestAllMistakes(t *testing.T) {
 		"60 pools.all.usd",
 		"61 auth.audience",
 		"71 fingerprint.secret",
-		"83 alarm.fuse",
+		"84 alarm.fuse",
 	}
 	if !slices.Equal(places, want) {
 		t.Errorf("got\n%s\nwant\n%s", text, strings.Join(want, "\n"))

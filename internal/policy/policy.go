@@ -250,8 +250,25 @@ type CloudFront struct {
 	Required      bool   // calls that did not come through it are refused
 }
 
-// Admin lists the AWS identities that may call the admin routes.
-type Admin struct{ AllowARNs []string }
+// Admin says who may call the admin routes: which AWS identities where API Gateway checks
+// signatures, whose keys where `tokenfuse serve` does without it.
+type Admin struct {
+	AllowARNs []string // empty: every AWS identity that IAM lets call
+	Keys      []AdminKey
+}
+
+// AdminKey is what an administrator proves to be one by.
+type AdminKey struct {
+	Name string // of the administrator, as the audit has it
+	// Secrets are the current one and, while it is rotated, the one before or after.
+	Secrets []Secret
+}
+
+// Webhook is where `tokenfuse serve` sends its pages.
+type Webhook struct {
+	URL    Secret  // whoever knows it can write there
+	Secret *Secret // by which pages are signed; nil: they are not
+}
 
 // Alarm says when spending is abnormal. At least one of Threshold and Factor
 // is set.
@@ -261,6 +278,7 @@ type Alarm struct {
 	Floor       price.Pico // below this, Factor raises no alarm; 1 dollar by default
 	RepeatEvery time.Duration
 	Fuse        string // none, challenge, anonymous_off or open
+	Webhook     *Webhook
 }
 
 // maxSize bounds the file, in bytes.

@@ -104,8 +104,8 @@ func TestValues(t *testing.T) {
 		Challenge:   &Challenge{Kind: "altcha", Secret: Secret{Env: "CHALLENGE_SECRET"}},
 		Fingerprint: &Fingerprint{Secret{Env: "FINGERPRINT_SECRET", SSM: "/app/fingerprint"}},
 		CloudFront:  &CloudFront{[]Secret{{SSM: "/app/origin-1"}, {Secret: "app/origin-2"}}, "https://ai.example.com", true},
-		Admin:       &Admin{[]string{"arn:aws:iam::123456789012:role/support"}},
-		Alarm:       &Alarm{8 * price.Dollar, 4, price.Dollar, time.Hour, "challenge"},
+		Admin:       &Admin{[]string{"arn:aws:iam::123456789012:role/support"}, []AdminKey{{"ann", []Secret{{Env: "KEY_1"}, {SSM: "/app/key-2"}}}, {"bob", []Secret{{Env: "KEY_3"}}}}},
+		Alarm:       &Alarm{8 * price.Dollar, 4, price.Dollar, time.Hour, "challenge", &Webhook{Secret{Env: "WEBHOOK_URL"}, &Secret{Secret: "app/webhook"}}},
 	}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Error(diff)
@@ -378,14 +378,14 @@ func TestSampleComments(t *testing.T) {
 	lines := strings.Split(string(data), "\n")
 	uncommented := 0
 	for i, line := range lines {
-		for _, key := range []string{"# fallback:", "# allow:", "# cloudfront:", "#   origin_secrets:", "# admin:", "#   allow_arns:"} {
+		for _, key := range []string{"# fallback:", "# allow:", "# cloudfront:", "#   origin_secrets:", "# admin:", "#   allow_arns:", "#   keys:", "#   webhook:"} {
 			if strings.HasPrefix(strings.TrimSpace(line), key) {
 				lines[i] = strings.Replace(line, "# ", "", 1)
 				uncommented++
 			}
 		}
 	}
-	check.Equal(t, uncommented, 6, "found … settings in comments")
+	check.Equal(t, uncommented, 8, "found … settings in comments")
 	notes := parse(t, strings.Join(lines, "\n")).Notes()
 	check.That(t, notes == nil, "notes: %q", notes)
 }

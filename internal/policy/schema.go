@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -456,12 +457,39 @@ func readAdmin(v value) *Admin {
 	}
 	o := v.object()
 	defer o.end()
-	return &Admin{AllowARNs: o.need("allow_arns").texts("ARNs", func(item value, arn string) {
+	a := &Admin{AllowARNs: o.get("allow_arns").texts("ARNs", func(item value, arn string) {
 		item.shape.matches(arnShape)
 		if !arnShape().MatchString(arn) {
 			item.report("must be the ARN of an IAM identity, such as arn:aws:iam::123456789012:role/support")
 		}
 	})}
+	keys := named(o.get("keys"), func(name string, v value) *AdminKey {
+		k := &AdminKey{Name: name}
+		for _, item := range v.list("references to secrets") {
+			if s := item.secret(); s != nil {
+				k.Secrets = append(k.Secrets, *s)
+			}
+		}
+		return k
+	})
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		a.Keys = append(a.Keys, *keys[name])
+	}
+	o.needOne("allow_arns", "keys")
+	return a
+}
+
+func readWebhook(v value) *Webhook {
+	if !v.given() {
+		return nil
+	}
+	o := v.object()
+	defer o.end()
+	w := &Webhook{Secret: o.get("secret").secret()}
+	if s := o.need("url").secret(); s != nil {
+		w.URL = *s
+	}
+	return w
 }
 
 func readAlarm(v value) *Alarm {
@@ -476,6 +504,7 @@ func readAlarm(v value) *Alarm {
 		Floor:       cmp.Or(picoDollars(o.get("floor_usd").dollars()), defaultAlarmFloor),
 		RepeatEvery: cmp.Or(o.get("repeat_every").period(maxPeriod), defaultAlarmRepeat),
 		Fuse:        cmp.Or(o.get("fuse").choice("none", "challenge", "anonymous_off", "open"), "none"),
+		Webhook:     readWebhook(o.get("webhook")),
 	}
 	if a.Threshold == 0 && a.Factor == 0 {
 		a.Factor = defaultAlarmFactor

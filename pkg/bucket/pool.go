@@ -160,6 +160,21 @@ func (p *Pool) settle(ctx context.Context, r *PoolReservation, used int64) error
 	return errors.Join(errs...)
 }
 
+// Release gives back what this process holds of the pool and no call has set aside. It is
+// for a process that ends; what it fails to give back is refilled in time.
+func (p *Pool) Release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.b.opts.SettleTimeout)
+	defer cancel()
+	p.mu.Lock()
+	backlog := p.empty(p.now())
+	p.mu.Unlock()
+	var errs []error
+	for _, rest := range backlog {
+		errs = append(errs, p.repay(ctx, rest))
+	}
+	return errors.Join(errs...)
+}
+
 func (p *Pool) count() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -116,6 +116,33 @@ func TestIdleProcessGivesBack(t *testing.T) {
 	w.setAside(w.purse(w.process(), 4000, time.Hour), 390)
 }
 
+// A process that ends gives back what it kept for further calls, but nothing that a call
+// has set aside, and nothing twice.
+func TestReleaseGivesBackWhatNobodyHolds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.purse(w.process(), 4000*million, time.Hour)
+	var open []*PoolReservation
+	for range 20 { // a busy process, which keeps its lease
+		open = append(open, w.setAside(p, million))
+	}
+	for _, r := range open[1:] {
+		w.spend(r, million/2)
+	}
+	kept := w.poolLeft(p)
+	check.OK(t, p.Release(ctx))
+	// Gone are the whole of the open call, what the others used, and at most the margin of
+	// 5 s. Times are whole microseconds, each a unit or so.
+	most := p.Burst() - million - 19*million/2 + 100
+	least := most - 5*p.Burst()/int64(p.limit.Period.Seconds()) - 1
+	got := w.poolLeft(p)
+	check.That(t, kept < least && got >= least && got <= most, "%d are left, %d before, want %d to %d", got, kept, least, most)
+	check.OK(t, p.Release(ctx))
+	check.Equal(t, w.poolLeft(p), got, "left after another release")
+	w.spend(open[0], million)
+	check.That(t, w.poolLeft(p) <= most, "more is left than was not used: %d", w.poolLeft(p))
+}
+
 func TestOverrunOfAPoolIsChargedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

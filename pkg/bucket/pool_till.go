@@ -83,6 +83,16 @@ func (t *till) close(s *spending, used int64, now instant, keptFor micros) (over
 	return overrun, backlog
 }
 
+// empty gives what no call has set aside, to go back to the pool.
+func (t *till) empty(now instant) (backlog []unspent) {
+	t.endLeases(now)
+	for _, l := range t.leases {
+		t.sendHome(l)
+	}
+	backlog, t.backlog = t.backlog, nil
+	return backlog
+}
+
 // endLeases moves what is left of ended leases to the backlog: it never joins a
 // newer lease, or a hoarder could keep money alive beyond a lease's life.
 func (t *till) endLeases(now instant) {

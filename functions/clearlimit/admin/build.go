@@ -26,6 +26,8 @@ type Parts struct {
 	Secret   func(context.Context, policy.Secret) (string, error)
 	Log      *slog.Logger
 	Now      func() time.Time // nil: time.Now
+	// ByKey lets the policy's keys in, and no IAM identity. They are read at once, by Secret.
+	ByKey bool
 }
 
 // DynamoDB is the part of *dynamodb.Client that a Handler uses.
@@ -36,9 +38,9 @@ type DynamoDB interface {
 	ledger.DynamoDB
 }
 
-// Build makes a Handler of a policy. It does no I/O: the fuse must be within reach when
-// secrets are not.
-func Build(_ context.Context, p Parts) (*Handler, error) {
+// Build makes a Handler of a policy. It does no I/O but for ByKey: the fuse must be within
+// reach when secrets are not.
+func Build(ctx context.Context, p Parts) (*Handler, error) {
 	if p.Now == nil {
 		p.Now = time.Now
 	}
@@ -47,9 +49,14 @@ func Build(_ context.Context, p Parts) (*Handler, error) {
 		Fuse:  fuse.NewWriter(p.DynamoDB, p.Bucket.Table, p.Now),
 		Audit: NewAudit(p.DynamoDB, p.Bucket.Table, p.Now), Denials: p.Denials, DB: p.DynamoDB, Table: p.Bucket.Table,
 	}
+	var err error
+	if p.ByKey {
+		if cfg.Keys, err = readKeys(ctx, p); err != nil {
+			return nil, err
+		}
+	}
 	p.Bucket.Now = p.Now
 	p.Bucket.LongestPeriod = p.Policy.LongestPeriod() + time.Minute
-	var err error
 	if cfg.Spend, err = ledger.New(p.DynamoDB, ledger.Options{Table: p.Spend, Now: p.Now, ReadOnly: true, Log: p.Log}); err != nil {
 		return nil, err
 	}

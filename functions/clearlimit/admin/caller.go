@@ -15,6 +15,12 @@ import (
 // authorize lets administrators in. Without an allow-list that is every IAM
 // identity that may call the routes.
 func (h *Handler) authorize(r *request) *openai.Error {
+	if h.Keys != nil {
+		if r.arn == "" {
+			return openai.Errorf(openai.AdminNotAllowed, "", "The request has no key of an administrator. Send one as Authorization: Bearer KEY.")
+		}
+		return nil
+	}
 	if r.arn == "" {
 		return openai.Errorf(openai.AdminNotAllowed, "", "The request is not signed by an AWS identity. Sign it with Signature Version 4 for execute-api.")
 	}

@@ -3,7 +3,7 @@
 // debt.
 //
 // Guarantees: nobody gets in whom API Gateway has not named by an IAM identity
-// that the policy allows. Nothing is changed of which no audit item says who
+// that the policy allows, or, where there is no such gateway, who has no key. Nothing is changed of which no audit item says who
 // changed what of whom, when and why. Clearing makes no item and leaves open calls
 // open; what it answers was read after the write. No pool is made full: only what it
 // owes beyond its burst can be cleared. Each request is logged with its
@@ -53,10 +53,12 @@ type Config struct {
 	// Denials gives how many calls were denied from one time to another, by limit or by the
 	// error's code. Nil: nobody knows.
 	Denials func(ctx context.Context, from, to time.Time) (map[string]int64, error)
-	DB      DynamoDB // and its table Limits: for the alarm's item
-	Table   string
-	Log     *slog.Logger
-	Now     func() time.Time
+	// Keys let administrators in, in place of IAM's identities. Nil: those do.
+	Keys  []Key
+	DB    DynamoDB // and its table Limits: for the alarm's item
+	Table string
+	Log   *slog.Logger
+	Now   func() time.Time
 }
 
 // Spend is the part of *ledger.Ledger that a Handler uses.
@@ -75,7 +77,7 @@ type route func(*Handler, http.ResponseWriter, *request) *openai.Error
 // request is a request of an administrator.
 type request struct {
 	*http.Request
-	arn string // of the caller
+	arn string // of the caller; key:NAME of one with a key; "": nobody knows
 	log *slog.Logger
 }
 
@@ -106,11 +108,14 @@ func Lambda(h *Handler) func(context.Context, events.APIGatewayProxyRequest) (ev
 // ServeHTTP answers a request. Without the gateway's context it is refused.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start, gateway := h.Now(), gatewayContext(r)
-	id := gateway.RequestID
+	id, caller := gateway.RequestID, gateway.Identity.UserArn
 	if id == "" {
 		id = rand.Text()
 	}
-	req := &request{r, gateway.Identity.UserArn, h.Log.With("request_id", id, "arn", gateway.Identity.UserArn)}
+	if h.Keys != nil {
+		caller = bearer(h.Keys, r)
+	}
+	req := &request{r, caller, h.Log.With("request_id", id, "arn", caller)}
 	w.Header().Set("X-Request-Id", id)
 	w.Header().Set("Cache-Control", "no-store")
 

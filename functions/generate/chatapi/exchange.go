@@ -114,9 +114,10 @@ func (x *exchange) settle() {
 	}
 }
 
-// gone reports whether the caller is lost. Only the caller cancels a request.
+// gone reports whether the caller is lost. Only the caller cancels a request, or a process
+// that must end.
 func (x *exchange) gone() bool {
-	return errors.Is(x.ctx.Err(), context.Canceled) || x.out.lost()
+	return errors.Is(x.ctx.Err(), context.Canceled) && !errors.Is(context.Cause(x.ctx), ErrStopped) || x.out.lost()
 }
 
 // failed settles a call whose answer failed, and says how.

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+
+	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
+	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
+	"github.com/tokenfuse/tokenfuse/functions/spendalarm/alarm"
+	"github.com/tokenfuse/tokenfuse/internal/emf"
+	"github.com/tokenfuse/tokenfuse/internal/environ"
+	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
+	"github.com/tokenfuse/tokenfuse/internal/secret"
+	"github.com/tokenfuse/tokenfuse/internal/webhook"
+	"github.com/tokenfuse/tokenfuse/local/engine"
+	"github.com/tokenfuse/tokenfuse/pkg/bucket"
+)
+
+// startTime bounds what waits for the network before anything is served.
+const startTime = 30 * time.Second
+
+// served is the functions in one process.
+type served struct {
+	chat  *chatapi.Handler
+	admin *admin.Handler // nil: nobody has a key
+	alarm *alarm.Handler
+	check func(context.Context) error // whether the store is within reach
+	log   *slog.Logger
+}
+
+// build makes the functions of a configuration as their Lambda functions do, on what AWS's
+// tools find: a task's role, an instance's, or keys in the environment.
+func (c *serveCommand) build(ctx context.Context, s streams, p *policy.Policy, log *slog.Logger) (*served, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	cfg, err := serveConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	db := dynamodb.NewFromConfig(cfg)
+	if err := c.openStore(ctx, db); err != nil {
+		return nil, err
+	}
+	events, err := ledger.New(db, ledger.Options{Table: c.SpendTable, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	var metrics *emf.Writer
+	if c.Metrics == "emf" {
+		metrics = emf.New(s.out, environ.MetricsNamespace(), time.Now)
+	}
+	secrets := secret.NewReader(cfg).Fetch(ctx, servedSecrets(p))
+	table := bucket.Options{Table: c.LimitsTable}
+	f := &served{log: log, check: func(ctx context.Context) error { return reach(ctx, db, c.LimitsTable) }}
+	f.chat, err = chatapi.Build(context.WithoutCancel(ctx), chatapi.Parts{Policy: p, DynamoDB: db, Ledger: events, Bucket: table,
+		Secret: secrets, AWS: cfg, Log: log, Metrics: metrics})
+	if err != nil {
+		return nil, err
+	}
+	if p.Admin == nil || len(p.Admin.Keys) == 0 {
+		log.Warn("no admin routes are served: admin.keys of the configuration has nobody's key")
+	} else if f.admin, err = admin.Build(ctx, admin.Parts{Policy: p, DynamoDB: db, Bucket: table, Spend: c.SpendTable,
+		Secret: secrets, Log: log, ByKey: true}); err != nil {
+		return nil, err
+	}
+	pages, topic, err := pager(ctx, cfg, p, secrets, log)
+	if err != nil {
+		return nil, err
+	}
+	f.alarm, err = alarm.New(alarm.Config{Policy: p, Ledger: events, State: db, Table: c.LimitsTable, Log: log,
+		SNS: pages, TopicARN: topic, CloudWatch: gauges{metrics}, Endpoint: os.Getenv("TOKENFUSE_ENDPOINT")})
+	if err != nil {
+		return nil, err
+	}
+	f.chat.Warm(ctx)
+	return f, nil
+}
+
+// serveConfig is what AWS tools find, with a client for many calls at a time.
+func serveConfig(ctx context.Context) (aws.Config, error) {
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(environ.HTTPClient()))
+	if err != nil {
+		return cfg, fmt.Errorf("the AWS configuration cannot be read: %w", err)
+	}
+	if cfg.Region == "" {
+		if os.Getenv("AWS_ENDPOINT_URL_DYNAMODB") == "" {
+			return cfg, errors.New("AWS_REGION is not set")
+		}
+		cfg.Region = engine.Region // a compatible store has none
+	}
+	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
+		return cfg, errors.New("no AWS credentials were found: give the task or the machine a role, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (a compatible store takes any)")
+	}
+	return cfg, nil
+}
+
+// openStore makes the tables if that is wanted, and fails early where they are not.
+func (c *serveCommand) openStore(ctx context.Context, db *dynamodb.Client) error {
+	if c.CreateTables {
+		err := errors.Join(engine.CreateLimitsTable(ctx, db, c.LimitsTable), engine.CreateSpendTable(ctx, db, c.SpendTable))
+		for _, table := range []string{c.LimitsTable, c.SpendTable} {
+			if err == nil {
+				err = expire(ctx, db, table)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("--create-tables: %w", err)
+		}
+	}
+	if err := reach(ctx, db, c.LimitsTable); err != nil {
+		return fmt.Errorf("the table %s cannot be read: %w", c.LimitsTable, err)
+	}
+	return nil
+}
+
+// expire lets a table that is there drop its old items, unless it does so already or
+// knows no such thing.
+func expire(ctx context.Context, db *dynamodb.Client, table string) error {
+	if err := dynamodb.NewTableExistsWaiter(db).Wait(ctx, &dynamodb.DescribeTableInput{TableName: &table}, startTime); err != nil {
+		return err
+	}
+	_, err := db.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{TableName: &table,
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String("expires"), Enabled: aws.Bool(true)}})
+	if err != nil {
+		slog.Warn("old items stay in the table, unless it drops them already", "table", table, "error", err)
+	}
+	return nil
+}
+
+// reach reads an item that need not be there.
+func reach(ctx context.Context, db *dynamodb.Client, table string) error {
+	_, err := db.GetItem(ctx, &dynamodb.GetItemInput{TableName: &table, Key: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: "fuse"}}})
+	return err
+}
+
+// servedSecrets are all that this process needs.
+func servedSecrets(p *policy.Policy) []policy.Secret {
+	all := p.Secrets()
+	if p.Admin != nil {
+		for _, k := range p.Admin.Keys {
+			all = append(all, k.Secrets...)
+		}
+	}
+	if p.Alarm != nil && p.Alarm.Webhook != nil {
+		all = append(all, p.Alarm.Webhook.URL)
+		if p.Alarm.Webhook.Secret != nil {
+			all = append(all, *p.Alarm.Webhook.Secret)
+		}
+	}
+	return all
+}
+
+// pager is where pages go: to the webhook of the configuration, else to the topic that
+// TOPIC_ARN names, else to the log alone.
+func pager(ctx context.Context, cfg aws.Config, p *policy.Policy, read func(context.Context, policy.Secret) (string, error), log *slog.Logger) (pages alarm.SNS, topic string, err error) {
+	if p.Alarm != nil && p.Alarm.Webhook != nil {
+		address, err := read(ctx, p.Alarm.Webhook.URL)
+		var key string
+		if s := p.Alarm.Webhook.Secret; s != nil && err == nil {
+			key, err = read(ctx, *s)
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("alarm.webhook: %w", err)
+		}
+		pages, err = webhook.New(address, key)
+		if err != nil {
+			return nil, "", fmt.Errorf("alarm.webhook.url: %w", err)
+		}
+		return pages, "webhook", nil
+	}
+	if topic = os.Getenv("TOPIC_ARN"); topic != "" {
+		return sns.NewFromConfig(cfg), topic, nil
+	}
+	if p.Alarm != nil {
+		log.Warn("pages go to this log alone: the configuration has no alarm.webhook, and TOPIC_ARN is not set")
+	}
+	return toLog{log}, "log", nil
+}
+
+// toLog takes pages for which there is no other place.
+type toLog struct{ log *slog.Logger }
+
+func (l toLog) Publish(_ context.Context, in *sns.PublishInput, _ ...func(*sns.Options)) (*sns.PublishOutput, error) {
+	l.log.Error("page", "subject", *in.Subject)
+	return &sns.PublishOutput{}, nil
+}
+
+// gauges takes spendalarm's metrics in CloudWatch's place. A nil writer drops them.
+type gauges struct{ to *emf.Writer }
+
+func (g gauges) PutMetricData(_ context.Context, in *cloudwatch.PutMetricDataInput, _ ...func(*cloudwatch.Options)) (*cloudwatch.PutMetricDataOutput, error) {
+	if g.to != nil {
+		for _, d := range in.MetricData { // a line each: a line has each name once
+			group := emf.Group{Metrics: []emf.Metric{{Name: *d.MetricName, Unit: emf.Unit(d.Unit), Value: *d.Value}}}
+			for _, dimension := range d.Dimensions {
+				group.Dimensions = append(group.Dimensions, emf.Dimension{Name: *dimension.Name, Value: *dimension.Value})
+			}
+			g.to.Write(group)
+		}
+	}
+	return &cloudwatch.PutMetricDataOutput{}, nil
+}
