@@ -13,7 +13,7 @@ import (
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string]string{
-		"":                            "audit block check clear-limit completion dev exposure fuse limits prices schema status token unblock",
+		"":                            "audit block check clear-limit completion dev exposure fuse limits prices schema serve status token unblock",
 		"fu":                          "fuse",
 		"fuse ":                       "set show",
 		"fuse set ":                   "anonymous_off challenge closed open",
