@@ -49,7 +49,7 @@ func build(ctx context.Context) (any, error) {
 	setting.Begin(starting) // which connects to the store while the secrets are read
 	var secrets func(context.Context, policy.Secret) (string, error)
 	environ.Waiting(func() { secrets = secret.NewReader(cfg).Fetch(starting, p.Secrets()) })
-	h, err := chatapi.Build(ctx, chatapi.Parts{
+	parts := chatapi.Parts{
 		Policy:   p,
 		DynamoDB: db,
 		Fuse:     setting,
@@ -60,12 +60,19 @@ func build(ctx context.Context) (any, error) {
 		Log:      slog.Default(),
 		Metrics:  emf.New(os.Stdout, environ.MetricsNamespace(), time.Now),
 		Version:  os.Getenv("AWS_LAMBDA_FUNCTION_VERSION"),
-	})
+	}
+	h, err := chatapi.Build(ctx, parts)
 	if err != nil {
 		return nil, err
 	}
 	warm, done := context.WithTimeout(starting, warmTime)
 	defer done()
 	environ.Waiting(func() { h.Warm(warm) })
-	return lambdahttp.Stream(h), nil
+	served := &renewing{parts: parts, read: secret.NewReader(cfg).Fetch}
+	served.current.Store(h)
+	if environ.Many() {
+		go served.keep(ctx)
+	}
+	calls := &lambdahttp.Calls{}
+	return environ.Draining{Handler: calls.Watch(lambdahttp.Stream(served)), Idle: calls.Wait, Stopped: chatapi.ErrStopped, Close: served.close}, nil
 }

@@ -1,10 +1,12 @@
 package environ
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -61,6 +63,31 @@ func TestAWSOwnAddress(t *testing.T) {
 	})}
 	if _, _ = dynamodb.NewFromConfig(cfg).ListTables(t.Context(), nil); host != "dynamodb.eu-central-1.amazonaws.com" {
 		t.Errorf("%q was asked", host)
+	}
+}
+
+// A process that lives for days asks for its keys, and again before they end.
+func TestAWSKeysRenew(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIASTATIC")
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		check.That(t, r.URL.Path == "/2021-04-23/credentials" && r.Header.Get("Authorization") == "the-token", "asked %s with %q", r.URL, r.Header.Get("Authorization"))
+		ends := time.Now().Add(time.Hour)
+		if asked == 1 {
+			ends = time.Now().Add(4 * time.Minute) // within 5 minutes of its end a key is renewed
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"AccessKeyId":"AKIA%d","SecretAccessKey":"secret","Token":"session","Expiration":%q}`, asked, ends.UTC().Format(time.RFC3339))
+	}))
+	t.Cleanup(server.Close)
+	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", server.URL+"/2021-04-23/credentials")
+	t.Setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "the-token")
+	keys := AWS().Credentials
+	for _, want := range []string{"AKIA1", "AKIA2", "AKIA2"} {
+		got, err := keys.Retrieve(t.Context())
+		check.OK(t, err)
+		check.That(t, got.AccessKeyID == want && got.SessionToken == "session", "%+v, want %s", got.AccessKeyID, want)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/tokenfuse/tokenfuse/internal/version"
 )
@@ -53,6 +54,39 @@ func Waiting(wait func()) {
 	waited += time.Since(begun)
 }
 
+// Draining is a handler of a process that may have many calls at a time (Lambda Managed
+// Instances), and of what is to be done when that must end.
+type Draining struct {
+	Handler any
+	Idle    func(context.Context) error // waits until no call is under way
+	Stopped error                       // the cause with which calls are ended that do not end by themselves
+	Close   func(context.Context)       // the last of all
+}
+
+// Lambda kills a process of Managed Instances 600 ms after SIGTERM, as its emulator does
+// (aws-lambda-runtime-interface-emulator, defaultRuntimeShutdownTimeout). Most of that is
+// for settling calls: to lose one costs its worst case until its hold expires.
+const (
+	drainTime  = 100 * time.Millisecond // for calls that are about to end
+	settleTime = 5 * time.Second        // as long as we are let
+)
+
+// drain ends a process in order.
+func (d Draining) drain(end context.CancelCauseFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	cut := d.Idle(ctx) != nil
+	if cut {
+		end(d.Stopped)
+	}
+	settling, done := context.WithTimeout(context.Background(), settleTime)
+	defer done()
+	err := d.Idle(settling)
+	d.Close(settling)
+	slog.Info("the function ends", "calls_cut", cut, "all_settled", err == nil)
+	os.Exit(0)
+}
+
 // Serve builds a Lambda handler and serves it, with a JSON log on standard output, in
 // which a start is a line with the version, and with how long it took and waited. A function that cannot be built says why
 // and ends the process, which Lambda reports as a failed start.
@@ -64,7 +98,23 @@ func Serve(build func(context.Context) (handler any, err error)) {
 		os.Exit(1)
 	}
 	slog.Info("the function starts", "version", version.Number, "ms", milliseconds(time.Since(started)), "waited_ms", milliseconds(waited))
-	lambda.Start(handler)
+	d, ok := handler.(Draining)
+	if !ok {
+		lambda.Start(handler)
+		return
+	}
+	if !Many() {
+		// SIGTERM does not come: only for an extension would Lambda send it. And nothing is
+		// under way in a process that is frozen between calls.
+		lambda.Start(d.Handler)
+		return
+	}
+	base, end := context.WithCancelCause(context.Background())
+	lambda.StartWithOptions(d.Handler, lambda.WithContext(base), lambda.WithEnableSIGTERM(func() { d.drain(end) }))
 }
+
+// Many reports whether the process may have many calls at a time, as on Lambda Managed
+// Instances. It then lives for days, and is never frozen.
+func Many() bool { return lambdacontext.MaxConcurrency() > 1 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -24,13 +26,22 @@ type Function struct {
 
 // Start starts a function's program in the folder of its code. It sees the variables
 // that Lambda sets, those of env, and none of this process: no profile or key of the
-// person who runs it.
+// person who runs it. With AWS_LAMBDA_MAX_CONCURRENCY in env it has as many invocations at
+// a time.
 func Start(ctx context.Context, program, dir string, env ...string) (*Function, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	f := &Function{API: New(), exited: make(chan struct{})}
+	most := 1
+	for _, v := range env {
+		if n, ok := strings.CutPrefix(v, "AWS_LAMBDA_MAX_CONCURRENCY="); ok {
+			if most, err = strconv.Atoi(n); err != nil {
+				return nil, err
+			}
+		}
+	}
+	f := &Function{API: NewMany(most), exited: make(chan struct{})}
 	f.server = &http.Server{Handler: f.API, ReadHeaderTimeout: time.Minute, ConnContext: holdLittle}
 	go func() { _ = f.server.Serve(listener) }() // until it is closed
 

@@ -4,10 +4,13 @@
 // (https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html)
 //
 // It is as strict as the real one: what that would refuse is refused, with the same
-// status, and kept in Refused. One process has one invocation at a time. An answer
-// is handed on while it arrives, chunk by chunk.
+// status, and kept in Refused. A process has one invocation at a time, or as many as
+// Lambda Managed Instances give it: then it asks for as many at once, and none of its
+// questions says anything of another. An answer is handed on while it arrives, chunk by
+// chunk. A process may register itself as an extension without events, which has Lambda
+// send it SIGTERM before its end.
 //
-// Left out: extensions, snapshots, and the end of a process at its deadline, which
+// Left out: all else of extensions, snapshots, and the end of a process at its deadline, which
 // its test should see rather than Lambda cover up.
 package runtimeapi
 
@@ -57,17 +60,28 @@ type API struct {
 	events chan *Invocation
 	ready  chan struct{}
 
+	most       int           // invocations at a time
+	registered chan struct{} // closed when the process has registered an extension
+
 	mu        sync.Mutex
-	state     state
-	current   *Invocation
+	state     state       // of the process; with many invocations: starting, waiting or failed
+	current   *Invocation // with one: the last
+	open      map[string]*Invocation
+	asking    int // with many: how many questions wait
 	count     int
 	refused   []string
 	initError *FunctionError
 }
 
 // New makes the runtime API of a process that is about to start.
-func New() *API {
-	a := &API{routes: http.NewServeMux(), events: make(chan *Invocation, 100), ready: make(chan struct{}), state: starting}
+func New() *API { return NewMany(1) }
+
+// NewMany is New for a process that has up to most invocations at a time.
+func NewMany(most int) *API {
+	a := &API{routes: http.NewServeMux(), events: make(chan *Invocation, 1000), ready: make(chan struct{}), registered: make(chan struct{}), state: starting,
+		most: most, open: map[string]*Invocation{}}
+	a.routes.HandleFunc("POST /2020-01-01/extension/register", a.register)
+	a.routes.HandleFunc("GET /2020-01-01/extension/event/next", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	a.routes.HandleFunc("GET "+prefix+"invocation/next", a.next)
 	a.routes.HandleFunc("POST "+prefix+"invocation/{id}/response", a.response)
 	a.routes.HandleFunc("POST "+prefix+"invocation/{id}/error", a.failure)
@@ -83,6 +97,22 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.routes.Serve
 
 // Ready is closed when the process first asks for work: its start is over.
 func (a *API) Ready() <-chan struct{} { return a.ready }
+
+// Registered is closed when the process has registered an extension: SIGTERM comes before
+// its end.
+func (a *API) Registered() <-chan struct{} { return a.registered }
+
+// register takes the registration of an internal extension, which has no events.
+func (a *API) register(w http.ResponseWriter, r *http.Request) {
+	var body struct{ Events []string }
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body.Events) > 0 || r.Header.Get("Lambda-Extension-Name") == "" {
+		a.refuse(w, http.StatusForbidden, "Extension.RegistrationError", "it registers an extension with events or without a name")
+		return
+	}
+	close(a.registered)
+	w.Header().Set("Lambda-Extension-Identifier", "00000000-0000-4000-8000-000000000001")
+	_, _ = io.WriteString(w, `{"functionName":"local","functionVersion":"$LATEST","handler":"bootstrap"}`)
+}
 
 // Refused says what had to be refused so far. A good process gives no cause.
 func (a *API) Refused() []string {
@@ -107,6 +137,7 @@ type Invocation struct {
 	done    chan struct{}
 
 	deadline time.Time // set when the process takes it
+	state    state     // running, answering or answered
 }
 
 // Invoke queues an event. The timeout begins when the process takes it.
@@ -163,27 +194,15 @@ func (e *FunctionError) Error() string { return e.Type + ": " + e.Message }
 // next hands out an invocation. By asking, the process says that it is done with the
 // last one.
 func (a *API) next(w http.ResponseWriter, r *http.Request) {
-	a.mu.Lock()
-	from := a.state
-	if from == starting || from == answered {
-		a.state = waiting
-	}
-	last := a.current
-	a.mu.Unlock()
-	switch from {
-	case starting:
-		close(a.ready)
-	case answered:
-		close(last.done)
-	default:
-		a.refuse(w, http.StatusForbidden, "InvalidStateTransition", "it asks for work while it is "+string(from))
+	if !a.ask(w) {
 		return
 	}
 	select {
 	case i := <-a.events:
 		i.deadline = time.Now().Add(i.timeout)
 		a.mu.Lock()
-		a.state, a.current = running, i
+		a.asking--
+		i.state, a.current, a.open[i.ID] = running, i, i
 		a.mu.Unlock()
 		h := w.Header()
 		h.Set("Content-Type", "application/json")
@@ -196,14 +215,44 @@ func (a *API) next(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// begin moves from running to answering, if the request is an answer to the current
-// invocation.
+// ask notes that the process asks for work, if it may.
+func (a *API) ask(w http.ResponseWriter) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	last := a.current
+	switch {
+	case a.asking+len(a.open) >= a.most, a.state == failed:
+		is := a.state
+		if last != nil && a.asking == 0 {
+			is = last.state
+		}
+		a.refused = append(a.refused, "it asks for work while it is "+string(is))
+		writeRefusal(w, http.StatusForbidden, "InvalidStateTransition", a.refused[len(a.refused)-1])
+		return false
+	case a.state == starting:
+		a.state = waiting
+		close(a.ready)
+	case a.most == 1:
+		close(last.done)
+	}
+	a.asking++
+	return true
+}
+
+// begin moves from running to answering, if the request is an answer to an invocation that
+// the process has.
 func (a *API) begin(w http.ResponseWriter, r *http.Request) *Invocation {
 	a.mu.Lock()
-	from, i := a.state, a.current
-	known := i != nil && i.ID == r.PathValue("id")
-	if known && from == running {
-		a.state = answering
+	i, known := a.open[r.PathValue("id")]
+	if last := a.current; a.most == 1 && last != nil && last.ID == r.PathValue("id") {
+		i, known = last, true
+	}
+	var from state
+	if known {
+		from = i.state
+		if from == running {
+			i.state = answering
+		}
 	}
 	a.mu.Unlock()
 	switch {
@@ -217,10 +266,16 @@ func (a *API) begin(w http.ResponseWriter, r *http.Request) *Invocation {
 	return i
 }
 
-func (a *API) end() {
+// end notes that an answer is here. Of one invocation at a time the next question tells
+// that the process is done with it.
+func (a *API) end(i *Invocation) {
 	a.mu.Lock()
-	a.state = answered
-	a.mu.Unlock()
+	defer a.mu.Unlock()
+	i.state = answered
+	delete(a.open, i.ID)
+	if a.most > 1 {
+		close(i.done)
+	}
 }
 
 // response passes an answer on. Trailers say whether it broke on its way.
@@ -262,7 +317,7 @@ func (a *API) response(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_ = write.Close() // before the process is told that its answer has arrived
-	a.end()
+	a.end(i)
 	a.accept(w)
 }
 
@@ -306,7 +361,7 @@ func (a *API) failure(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	i.answer <- &Answer{ContentType: r.Header.Get("Content-Type"), Deadline: i.deadline, Body: io.NopCloser(bytes.NewReader(body)), Error: e}
-	a.end()
+	a.end(i)
 	a.accept(w)
 }
 
@@ -327,7 +382,7 @@ func (a *API) initFailure(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		a.refuse(w, http.StatusBadRequest, "InvalidErrorBody", "its error cannot be read: "+err.Error())
 	case from != starting:
-		a.refuse(w, http.StatusForbidden, "InvalidStateTransition", "it says that it cannot start while it is "+string(from))
+		a.refuse(w, http.StatusForbidden, "InvalidStateTransition", "it says that it cannot start, but it has asked for work")
 	default:
 		a.accept(w)
 	}
@@ -343,6 +398,10 @@ func (a *API) refuse(w http.ResponseWriter, status int, kind, why string) {
 	a.mu.Lock()
 	a.refused = append(a.refused, why)
 	a.mu.Unlock()
+	writeRefusal(w, status, kind, why)
+}
+
+func writeRefusal(w http.ResponseWriter, status int, kind, why string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"errorType": kind, "errorMessage": why})

@@ -105,6 +105,43 @@ func TestInvocations(t *testing.T) {
 	}
 }
 
+// A process with many invocations at a time asks for as many, and no more; they end in any
+// order. It has SIGTERM sent by an extension without events.
+func TestManyInvocations(t *testing.T) {
+	t.Parallel()
+	p := newProcess(t)
+	p.api.most = 2
+	extension := func(events string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.TrimSuffix(p.url, prefix)+"/2020-01-01/extension/register", strings.NewReader(`{"events":`+events+`}`))
+		check.OK(t, err)
+		r.Header.Set("Lambda-Extension-Name", "term")
+		res, err := http.DefaultClient.Do(r)
+		check.OK(t, err)
+		res.Body.Close()
+		return res.StatusCode
+	}
+	check.Equal(t, extension(`["INVOKE"]`), 403, "an extension with events")
+	check.Equal(t, extension(`null`), 200, "one without")
+	<-p.api.Registered()
+
+	first, second := p.api.Invoke([]byte(`1`), time.Minute), p.api.Invoke([]byte(`2`), time.Minute)
+	firstID, secondID := p.take(), p.take()
+	<-p.api.Ready()
+	check.Equal(t, p.send("GET", "invocation/next", "", nil, nil).StatusCode, 403, "a third question")
+	for id, i := range map[string]*Invocation{secondID: second, firstID: first} {
+		arriving := receive(t, i)
+		check.Equal(t, p.answer(id, "text/plain", "to "+id), 202, "status")
+		check.Equal(t, (<-arriving).body, "to "+i.ID, "the answer")
+		<-i.Done()
+		check.Equal(t, p.answer(id, "text/plain", ""), 400, "a second answer")
+		third := p.api.Invoke([]byte(`3`), time.Minute)
+		check.Equal(t, p.take(), third.ID, "the next")
+		again := receive(t, third)
+		check.Equal(t, p.answer(third.ID, "text/plain", ""), 202, "status")
+		<-again
+	}
+}
+
 // An answer that broke on its way says so after its last byte.
 func TestErrorTrailer(t *testing.T) {
 	t.Parallel()
