@@ -128,10 +128,9 @@ func TestManyAtOnce(t *testing.T) {
 	cost := price.Pico(billed.Input*400_000 + billed.Output*1_600_000)
 	sum := m.spent()
 	check.That(t, sum.Total.Calls == many && sum.Total.Cost == cost, "the ledger has %+v; the model billed $%s", sum.Total, cost)
-	m.checkLog("answered")
-	// The next calls find a process that works.
 	check.OK(t, m.f.Signal(syscall.SIGTERM))
 	m.ended(true)
+	m.checkLog("answered")
 }
 
 // ended waits until the process has ended by itself, all settled.

@@ -112,6 +112,7 @@ func TestColdNetworkHoldsNoStartUp(t *testing.T) {
 	})
 	defer close(hang)
 	f := g.warm("generate", "AWS_ENDPOINT_URL_DYNAMODB="+silent)
+	f.Close() // then all of its log is here
 	var waited float64
 	for _, line := range logged(t, f) {
 		if line["msg"] == "the function starts" {
