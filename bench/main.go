@@ -41,6 +41,7 @@ var topics = []topic{
 	{"ledger", ledgerSums},
 	{"start", coldStart},
 	{"memory", memory},
+	{"serve", serving},
 }
 
 func main() {

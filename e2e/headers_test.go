@@ -23,7 +23,10 @@ console.log(JSON.stringify(limits));`
 // tells of all limits what a 200 does.
 func TestWhatIsLeftIsTold(t *testing.T) {
 	t.Parallel()
-	d := startDev(t, testConfig(t, 10_000))
+	eachWay(t, testConfig(t, 10_000), whatIsLeftIsTold)
+}
+
+func whatIsLeftIsTold(t *testing.T, d *dev) {
 	token := d.token(t, "ann")
 	ask := func(want int) answer {
 		t.Helper()

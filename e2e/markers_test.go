@@ -13,8 +13,13 @@ import (
 // and as the caller's limits feel it.
 func TestMarkers(t *testing.T) {
 	t.Parallel()
-	const capacity, quota = 1000, 3
-	d := startDev(t, testConfig(t, capacity))
+	eachWay(t, testConfig(t, markersCapacity), markers)
+}
+
+const markersCapacity = 1000
+
+func markers(t *testing.T, d *dev) {
+	const capacity, quota = markersCapacity, 3
 	for _, test := range []struct {
 		marker   string
 		feature  string // cv if empty

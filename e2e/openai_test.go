@@ -59,7 +59,7 @@ func TestOpenAIClient(t *testing.T) {
 		`        user: {max_input_tokens: 1000, max_output_tokens: 200, limits: {tokens: {capacity: 3000, per: 1h}}}}`,
 		`fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}`,
 	}, "\n")
-	here, served := startDev(t, writeConfig(t, config)), startServe(t, config)
+	here, served := startDev(t, writeConfig(t, config)), startServe(t, writeConfig(t, config))
 	for _, test := range []struct {
 		name            string
 		d               *dev
@@ -121,17 +121,18 @@ $`)
 // What OpenAI's helpers ask for in JSON they get, and can send back.
 func TestOpenAIParse(t *testing.T) {
 	t.Parallel()
-	d := startDev(t, writeConfig(t, strings.Join([]string{
+	eachWay(t, writeConfig(t, strings.Join([]string{
 		`providers: {main: {kind: openai, base_url: "https://model.invalid/v1", api_key: {env: E2E_NO_SUCH_KEY}}}`,
 		`models: {small: {provider: main, id: m, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: "1", output: "1"}}}`,
 		`features: {ask: {model: small, max_output_tokens: 400, allow: [response_format]}}`,
 		`tiers: {anonymous: {max_input_tokens: 3000, max_output_tokens: 400, limits: {tokens: {capacity: 100000, per: 1h}}}}`,
 		`fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}`,
-	}, "\n")))
-	got := run(t, []string{"TOKENFUSE_URL=" + d.url}, "node", "e2e/testdata/parse.mjs")
-	const want = `{"steps":[{"why":"text","result":3},{"why":"text","result":3}],"choice":{"kind":"a","at":"2026-01-31T12:00:00Z"},` +
-		`"tree":{"name":"text","children":[]},"maybe":"text","code":"XXX-1"}`
-	check.That(t, got.stdout == want+"\n"+want+" true\nstring\n" && got.code == 0, "%+v", got)
+	}, "\n")), func(t *testing.T, d *dev) {
+		got := run(t, []string{"TOKENFUSE_URL=" + d.url}, "node", "e2e/testdata/parse.mjs")
+		const want = `{"steps":[{"why":"text","result":3},{"why":"text","result":3}],"choice":{"kind":"a","at":"2026-01-31T12:00:00Z"},` +
+			`"tree":{"name":"text","children":[]},"maybe":"text","code":"XXX-1"}`
+		check.That(t, got.stdout == want+"\n"+want+" true\nstring\n" && got.code == 0, "%+v", got)
+	})
 }
 
 func number(t *testing.T, s string) int {

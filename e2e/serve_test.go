@@ -31,7 +31,10 @@ const (
 	serveWebhook = "E2E_WEBHOOK_URL"
 )
 
-var modelAddress = regexp.MustCompile(`"https://model\.invalid/v1"`)
+var (
+	modelAddress = regexp.MustCompile(`"https://model\.invalid/v1"`)
+	authSection  = regexp.MustCompile(`(?m)^auth:.*\n`)
+)
 
 // startServe starts `tokenfuse serve` with a configuration on a store, a model and an
 // issuer of its own, and waits until it serves. When the test ends it must stop cleanly.
@@ -40,11 +43,16 @@ func startServe(t *testing.T, config string, args ...string) *dev {
 	on, err := stage.New(t.Context(), stage.Options{Limits: "tokenfuse-limits", Spend: "tokenfuse-spend", Upstream: upstream.Options{PerToken: time.Millisecond}})
 	check.OK(t, err)
 	t.Cleanup(on.Close)
-	config = modelAddress.ReplaceAllString(config, `"`+on.ModelURL()+`"`)
-	if strings.Contains(config, " user:") { // who sign in
-		config += fmt.Sprintf("\nauth: {issuer: %q, audience: test, jwks_url: %q}\n", on.URL, on.KeysURL())
+	read, err := os.ReadFile(config)
+	check.OK(t, err)
+	// What dev puts in its place by itself.
+	text := modelAddress.ReplaceAllString(string(read), `"`+on.ModelURL()+`"`)
+	text = authSection.ReplaceAllString(text, "")
+	if strings.Contains(text, " user:") { // who sign in
+		text += fmt.Sprintf("\nauth: {issuer: %q, audience: test, jwks_url: %q}\n", on.URL, on.KeysURL())
 	}
-	cmd := exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--config", writeConfig(t, config)}, args...)...)
+	text += "\nadmin: {keys: {ann: [{env: E2E_ADMIN_KEY}]}}\n"
+	cmd := exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--config", writeConfig(t, text)}, args...)...)
 	cmd.Env = append(awsEnv("any", "any"), "AWS_ENDPOINT_URL_DYNAMODB="+on.Store, "E2E_NO_SUCH_KEY=a-secret-of-thirty-two-characters", "E2E_ADMIN_KEY="+serveKey)
 	if url := os.Getenv(serveWebhook); url != "" {
 		cmd.Env = append(cmd.Env, serveWebhook+"="+url)
@@ -54,16 +62,27 @@ func startServe(t *testing.T, config string, args ...string) *dev {
 	return d
 }
 
+// eachWay runs a test against dev, which is as the functions behind API Gateway are, and
+// against serve.
+func eachWay(t *testing.T, config string, test func(*testing.T, *dev)) {
+	t.Helper()
+	for name, start := range map[string]func(*testing.T, string, ...string) *dev{"dev": startDev, "serve": startServe} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, start(t, config))
+		})
+	}
+}
+
 // A stop in the middle of things loses no settle: calls that end in time are whole, those
 // that do not are ended, and either way the store has what each came to.
 func TestServeStops(t *testing.T) {
 	t.Parallel()
 	const each, worst = 25, 1000 // micro-dollars
 	s := newScripted(t)
-	text, err := os.ReadFile(truthConfig(t, s))
-	check.OK(t, err)
-	d := startServe(t, string(text[:strings.Index(string(text), "auth:")]), "--drain", "1500ms")
+	d := startServe(t, truthConfig(t, s), "--drain", "1500ms")
 	var ended sync.WaitGroup
+	var err error
 	var letGo []func()
 	answers := make([]answer, each)
 	endless := make([]*http.Response, each)
@@ -146,15 +165,14 @@ func TestServe(t *testing.T) {
 	}))
 	defer receiver.Close()
 	t.Setenv(serveWebhook, receiver.URL+"/services/hidden")
-	d := startServe(t, `
+	d := startServe(t, writeConfig(t, `
 providers: {main: {kind: openai, base_url: "https://model.invalid/v1"}}
 models: {small: {provider: main, id: m, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: "1", output: "1"}}}
 features: {ask: {model: small, max_output_tokens: 100}}
 tiers: {anonymous: {max_input_tokens: 200, max_output_tokens: 100, limits: {tokens: {capacity: 1000, per: 100d}}}}
 fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
-admin: {keys: {ann: [{env: E2E_ADMIN_KEY}]}}
 alarm: {threshold_usd: "0.000001", webhook: {url: {env: E2E_WEBHOOK_URL}, secret: {env: E2E_ADMIN_KEY}}}
-`, "--trusted-proxies", "127.0.0.1,192.0.2.0/24", "--alarm-every", "100ms", "--metrics", "emf")
+`), "--trusted-proxies", "127.0.0.1,192.0.2.0/24", "--alarm-every", "100ms", "--metrics", "emf")
 
 	from := func(forwarded ...string) (remaining int) {
 		t.Helper()

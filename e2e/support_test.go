@@ -70,6 +70,9 @@ func (d *dev) keys(t *testing.T) (id, secret string) {
 // admin runs an admin command with dev's key pair.
 func (d *dev) admin(t *testing.T, args ...string) result {
 	t.Helper()
+	if d.adminURL != "" { // serve's
+		return run(t, append(awsEnv("", ""), "TOKENFUSE_ADMIN_KEY="+serveKey, "TOKENFUSE_ENDPOINT="+d.adminURL), binary, args...)
+	}
 	return run(t, append(awsEnv(d.keys(t)), "TOKENFUSE_ENDPOINT="+d.url), binary, args...)
 }
 
