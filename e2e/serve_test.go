@@ -3,14 +3,17 @@ package e2e
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -172,7 +175,8 @@ features: {ask: {model: small, max_output_tokens: 100}}
 tiers: {anonymous: {max_input_tokens: 200, max_output_tokens: 100, limits: {tokens: {capacity: 1000, per: 100d}}}}
 fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
 alarm: {threshold_usd: "0.000001", webhook: {url: {env: E2E_WEBHOOK_URL}, secret: {env: E2E_ADMIN_KEY}}}
-`), "--trusted-proxies", "127.0.0.1,192.0.2.0/24", "--alarm-every", "100ms", "--metrics", "emf")
+`), "--trusted-proxies", "127.0.0.1,192.0.2.0/24", "--alarm-every", "100ms", "--metrics", "emf",
+		"--create-tables", "--limits-table", "made-limits", "--spend-table", "made-spend")
 
 	from := func(forwarded ...string) (remaining int) {
 		t.Helper()
@@ -245,4 +249,25 @@ alarm: {threshold_usd: "0.000001", webhook: {url: {env: E2E_WEBHOOK_URL}, secret
 	if out := d.output(); strings.Contains(out, serveKey) || strings.Contains(out, "hidden") || strings.Contains(out, "203.0.113") {
 		t.Errorf("a secret or an address is in the log")
 	}
+}
+
+// With a certificate it speaks TLS to callers, and says so where its address is told.
+func TestServeTLS(t *testing.T) {
+	t.Parallel()
+	like := httptest.NewTLSServer(nil) // for its certificate
+	defer like.Close()
+	pair, dir := like.TLS.Certificates[0], t.TempDir()
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	check.OK(t, err)
+	files := map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, "key": {Type: "PRIVATE KEY", Bytes: key}}
+	args := []string{"--public-url", "https://ai.example.com"}
+	for name, block := range files {
+		file := filepath.Join(dir, name)
+		check.OK(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
+		args = append(args, "--tls-"+name, file)
+	}
+	d := startServe(t, testConfig(t, 1000), args...)
+	a, err := read(like.Client().Get(strings.Replace(d.url, "http:", "https:", 1) + "/v1/nothing"))
+	check.OK(t, err)
+	check.That(t, a.status == http.StatusNotFound && strings.Contains(a.body, "https://ai.example.com/v1/chat/completions"), "%d %s", a.status, a.body)
 }

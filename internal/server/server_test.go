@@ -25,6 +25,7 @@ var errStopped = errors.New("stopped")
 // running is a server of a test.
 type running struct {
 	url  string
+	http *http.Client
 	stop context.CancelFunc // as SIGTERM does
 	done chan error         // what Serve gave
 }
@@ -41,7 +42,7 @@ func start(t *testing.T, o Options) *running {
 		o.AnswerTime = time.Minute
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &running{"http://" + listener.Addr().String(), cancel, make(chan error, 1)}
+	r := &running{"http://" + listener.Addr().String(), &http.Client{Transport: &http.Transport{}}, cancel, make(chan error, 1)}
 	go func() { r.done <- Serve(ctx, listener, o) }()
 	t.Cleanup(cancel)
 	return r
@@ -54,7 +55,7 @@ func (r *running) get(t *testing.T, path string, header ...string) (status int, 
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := r.http.Do(req)
 	check.OK(t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
@@ -176,30 +177,41 @@ func (r *running) ask(t *testing.T) <-chan string {
 	return answer
 }
 
+// callsEnd stops a server that has a call, and lets the call end.
+func callsEnd(t *testing.T, http2 bool) {
+	h := newHeld(0)
+	ready := &Readiness{Check: func(context.Context) error { return nil }}
+	r := start(t, Options{Handler: h, Ready: ready, Drain: time.Minute, SettleTime: time.Minute})
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(!http2)
+	protocols.SetUnencryptedHTTP2(http2)
+	r.http.Transport = &http.Transport{Protocols: protocols}
+	answer := r.ask(t)
+	<-h.here
+	r.stop()
+	for !ready.leaving.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	for { // until it takes no new connections
+		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+		if err != nil {
+			break
+		}
+		c.Close()
+	}
+	close(h.letGo)
+	check.Equal(t, <-answer, "whole", "the call in flight")
+	check.OK(t, <-r.done)
+}
+
 func TestStop(t *testing.T) {
 	t.Parallel()
-	t.Run("calls end in their time", func(t *testing.T) {
-		t.Parallel()
-		h := newHeld(0)
-		ready := &Readiness{Check: func(context.Context) error { return nil }}
-		r := start(t, Options{Handler: h, Ready: ready, Drain: time.Minute, SettleTime: time.Minute})
-		answer := r.ask(t)
-		<-h.here
-		r.stop()
-		for !ready.leaving.Load() {
-			time.Sleep(time.Millisecond)
-		}
-		for { // until it takes no new connections
-			c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-			if err != nil {
-				break
-			}
-			c.Close()
-		}
-		close(h.letGo)
-		check.Equal(t, <-answer, "whole", "the call in flight")
-		check.OK(t, <-r.done)
-	})
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("calls end in their time, HTTP/2 %t", http2), func(t *testing.T) {
+			t.Parallel()
+			callsEnd(t, http2)
+		})
+	}
 	t.Run("what has not ended is ended, and settles", func(t *testing.T) {
 		t.Parallel()
 		h := newHeld(50 * time.Millisecond)

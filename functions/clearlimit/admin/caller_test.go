@@ -114,13 +114,15 @@ func TestForgedContextGivesNoRights(t *testing.T) {
 
 func TestWithoutAllowList(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, func(yaml string) string { return yaml[:strings.Index(yaml, "admin:")] })
-	e := g.event("GET", "/admin/fuse", "")
-	e.RequestContext.Identity.UserArn = "arn:aws:iam::999999999999:user/anybody"
-	a := g.send(e)
-	check.That(t, a.status == 200, "%d %s", a.status, a.body)
-	e.RequestContext.Identity.UserArn = ""
-	g.refused(g.send(e), 403, "admin_not_allowed", "")
+	for _, section := range []string{"", "admin: {keys: {ann: [{env: ANN}]}}\n"} { // keys are for who has no gateway
+		g := newRig(t, func(yaml string) string { return yaml[:strings.Index(yaml, "admin:")] + section })
+		e := g.event("GET", "/admin/fuse", "")
+		e.RequestContext.Identity.UserArn = "arn:aws:iam::999999999999:user/anybody"
+		a := g.send(e)
+		check.That(t, a.status == 200, "%q: %d %s", section, a.status, a.body)
+		e.RequestContext.Identity.UserArn = ""
+		g.refused(g.send(e), 403, "admin_not_allowed", "")
+	}
 }
 
 func TestSixtyAMinute(t *testing.T) {
