@@ -9,10 +9,10 @@ COPY functions functions
 COPY internal internal
 COPY local local
 COPY pkg pkg
-ARG TARGETOS=linux TARGETARCH
+ARG TARGETOS TARGETARCH
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags "-s -w" -o /tokenfuse ./cmd/tokenfuse
 
-FROM gcr.io/distroless/static-debian12:nonroot
+FROM gcr.io/distroless/static-debian13:nonroot
 COPY --from=build /tokenfuse /tokenfuse
 WORKDIR /etc/tokenfuse
 USER 65532:65532

@@ -81,7 +81,7 @@ func serving(ctx context.Context, l *lab) ([]table, error) {
 	if err != nil {
 		return nil, err
 	}
-	open, begun, err := s.open(ctx)
+	open, begun, err := s.open(ctx) //nolint:bodyclose // each is read to its end below
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (s *server) open(ctx context.Context) (open []*http.Response, begun []time.
 			turn <- struct{}{}
 			defer func() { <-turn }()
 			start := time.Now()
-			open[i], errs[i] = s.ask(ctx, client, i)
+			open[i], errs[i] = s.ask(ctx, client, i) //nolint:bodyclose // by the caller
 			begun[i] = time.Since(start)
 		})
 	}

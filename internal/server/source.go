@@ -76,7 +76,7 @@ func (p Proxies) source(r *http.Request) (addr netip.Addr, proxied bool, err err
 		}
 		addr = seen
 	}
-	return addr, true, nil
+	return addr, true, nil //nolint:nilerr // what is no address ends the search
 }
 
 // bare is an address without the brackets in which some proxies write IPv6.
