@@ -107,6 +107,7 @@ func (f *served) serve(ctx context.Context, listener, admins net.Listener, o ser
 	defer cancel()
 	all, ctx := errgroup.WithContext(ctx) // what fails ends the rest in order
 	all.Go(func() error { return server.Serve(ctx, listener, o) })
+	go f.chat.Keep(ctx)
 	at := []any{"version", version.Number, "address", listener.Addr().String(), "tls", o.TLS != nil}
 	if admins != nil {
 		private := o

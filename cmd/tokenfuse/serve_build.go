@@ -33,7 +33,7 @@ const startTime = 30 * time.Second
 
 // served is the functions in one process.
 type served struct {
-	chat  *chatapi.Handler
+	chat  *chatapi.Renewing
 	admin *admin.Handler // nil: nobody has a key
 	alarm *alarm.Handler
 	check func(context.Context) error // whether the store is within reach
@@ -61,11 +61,12 @@ func (c *serveCommand) build(ctx context.Context, s streams, p *policy.Policy, l
 	if c.Metrics == "emf" {
 		metrics = emf.New(s.out, environ.MetricsNamespace(), time.Now)
 	}
-	secrets := secret.NewReader(cfg).Fetch(ctx, servedSecrets(p))
+	fetch := secret.NewReader(cfg).Fetch
+	secrets := fetch(ctx, servedSecrets(p))
 	table := bucket.Options{Table: c.LimitsTable}
 	f := &served{log: log, check: func(ctx context.Context) error { return reach(ctx, db, c.LimitsTable) }}
-	f.chat, err = chatapi.Build(context.WithoutCancel(ctx), chatapi.Parts{Policy: p, DynamoDB: db, Ledger: events, Bucket: table,
-		Secret: secrets, AWS: cfg, Log: log, Metrics: metrics})
+	f.chat, err = chatapi.BuildRenewing(context.WithoutCancel(ctx), chatapi.Parts{Policy: p, DynamoDB: db, Ledger: events, Bucket: table,
+		Secret: secrets, AWS: cfg, Log: log, Metrics: metrics}, fetch)
 	if err != nil {
 		return nil, err
 	}

@@ -61,18 +61,16 @@ func build(ctx context.Context) (any, error) {
 		Metrics:  emf.New(os.Stdout, environ.MetricsNamespace(), time.Now),
 		Version:  os.Getenv("AWS_LAMBDA_FUNCTION_VERSION"),
 	}
-	h, err := chatapi.Build(ctx, parts)
+	h, err := chatapi.BuildRenewing(ctx, parts, secret.NewReader(cfg).Fetch)
 	if err != nil {
 		return nil, err
 	}
 	warm, done := context.WithTimeout(starting, warmTime)
 	defer done()
 	environ.Waiting(func() { h.Warm(warm) })
-	served := &renewing{parts: parts, read: secret.NewReader(cfg).Fetch}
-	served.current.Store(h)
 	if environ.Many() {
-		go served.keep(ctx)
+		go h.Keep(ctx)
 	}
 	calls := &lambdahttp.Calls{}
-	return environ.Draining{Handler: calls.Watch(lambdahttp.Stream(served)), Idle: calls.Wait, Stopped: chatapi.ErrStopped, Close: served.close}, nil
+	return environ.Draining{Handler: calls.Watch(lambdahttp.Stream(h)), Idle: calls.Wait, Stopped: chatapi.ErrStopped, Close: h.Close}, nil
 }

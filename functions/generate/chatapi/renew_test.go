@@ -1,4 +1,4 @@
-package main
+package chatapi
 
 import (
 	"context"
@@ -6,20 +6,16 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
-
-const testPolicy = `
+const renewedPolicy = `
 providers: {main: {kind: openai, base_url: "UPSTREAM", api_key: {env: MODEL_KEY}, timeout: 20s}}
 models: {small: {provider: main, id: m, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 100000, price_per_mtok: {input: "0.40", output: "1.60"}}}
 features: {ask: {model: small, max_output_tokens: 100}}
@@ -37,7 +33,7 @@ func TestRenew(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 	}))
 	t.Cleanup(model.Close)
-	p, err := policy.Parse([]byte(strings.ReplaceAll(testPolicy, "UPSTREAM", model.URL)))
+	p, err := policy.Parse([]byte(strings.ReplaceAll(renewedPolicy, "UPSTREAM", model.URL)))
 	check.OK(t, err)
 	db, table := enginetest.Table(t)
 	kept := map[string]string{"MODEL_KEY": "sk-1", "FINGERPRINT_SECRET": "a-secret-of-some-length"}
@@ -48,20 +44,15 @@ func TestRenew(t *testing.T) {
 		}
 		return "", errors.New("throttled")
 	}
-	r := &renewing{
-		parts: chatapi.Parts{Policy: p, DynamoDB: db, Bucket: bucket.Options{Table: table}, Log: slog.New(slog.DiscardHandler),
-			Secret: func(_ context.Context, s policy.Secret) (string, error) {
-				return map[string]string{"MODEL_KEY": "sk-1", "FINGERPRINT_SECRET": "a-secret-of-some-length"}[s.Env], nil
-			}},
-		read: func(_ context.Context, secrets []policy.Secret) func(context.Context, policy.Secret) (string, error) {
-			reads++
-			check.That(t, len(secrets) == 2, "%d secrets are read", len(secrets))
-			return secret
-		},
-	}
-	h, err := chatapi.Build(t.Context(), r.parts)
+	r, err := BuildRenewing(t.Context(), Parts{Policy: p, DynamoDB: db, Bucket: bucket.Options{Table: table}, Log: slog.New(slog.DiscardHandler),
+		Secret: func(_ context.Context, s policy.Secret) (string, error) {
+			return map[string]string{"MODEL_KEY": "sk-1", "FINGERPRINT_SECRET": "a-secret-of-some-length"}[s.Env], nil
+		}}, func(_ context.Context, secrets []policy.Secret) func(context.Context, policy.Secret) (string, error) {
+		reads++
+		check.That(t, len(secrets) == 2, "%d secrets are read", len(secrets))
+		return secret
+	})
 	check.OK(t, err)
-	r.current.Store(h)
 	call := func(want string) {
 		t.Helper()
 		used = ""

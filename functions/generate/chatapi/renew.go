@@ -1,4 +1,4 @@
-package main
+package chatapi
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
 	"github.com/tokenfuse/tokenfuse/internal/admission"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
@@ -15,23 +14,42 @@ import (
 // renewEvery is how old the secrets become of a process that lives for days.
 const renewEvery = 4 * time.Hour
 
-// renewing is the handler of a process that lives for days. Its secrets are read again now
+// Renewing is the Handler of a process that lives for days. Its secrets are read again now
 // and then: if one has changed, a handler is made anew, and calls under way end with the
 // old one. What cannot be read, or of which no handler can be made, stays as it is.
-type renewing struct {
-	current atomic.Pointer[chatapi.Handler]
-	parts   chatapi.Parts // whose Secret gives what current was made of
-	read    func(context.Context, []policy.Secret) func(context.Context, policy.Secret) (string, error)
+type Renewing struct {
+	current atomic.Pointer[Handler]
+	parts   Parts // whose Secret gives what current was made of
+	read    Fetch
 }
 
-func (r *renewing) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+// Fetch reads secrets, and gives a function that tells what was read.
+type Fetch func(context.Context, []policy.Secret) func(context.Context, policy.Secret) (string, error)
+
+// BuildRenewing is Build. Nothing is renewed before Keep.
+func BuildRenewing(ctx context.Context, p Parts, read Fetch) (*Renewing, error) {
+	h, err := Build(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	r := &Renewing{parts: p, read: read}
+	r.current.Store(h)
+	return r, nil
+}
+
+// ServeHTTP answers a request, with the handler of now.
+func (r *Renewing) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.current.Load().ServeHTTP(w, req)
 }
 
-func (r *renewing) close(ctx context.Context) { r.current.Load().Close(ctx) }
+// Warm is the handler's.
+func (r *Renewing) Warm(ctx context.Context) { r.current.Load().Warm(ctx) }
 
-// keep renews until ctx ends.
-func (r *renewing) keep(ctx context.Context) {
+// Close is the handler's.
+func (r *Renewing) Close(ctx context.Context) { r.current.Load().Close(ctx) }
+
+// Keep renews until ctx ends.
+func (r *Renewing) Keep(ctx context.Context) {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
 	for {
@@ -45,7 +63,7 @@ func (r *renewing) keep(ctx context.Context) {
 }
 
 // renew reads the secrets, and reports whether there is a new handler.
-func (r *renewing) renew(ctx context.Context) bool {
+func (r *Renewing) renew(ctx context.Context) bool {
 	secrets := r.parts.Policy.Secrets()
 	read, old := r.read(ctx, secrets), r.parts.Secret
 	values, changed := map[policy.Secret]string{}, false
@@ -68,7 +86,8 @@ func (r *renewing) renew(ctx context.Context) bool {
 		}
 		return old(ctx, s)
 	}
-	h, err := chatapi.Build(ctx, parts)
+	ctx = context.WithoutCancel(ctx) // calls may be under way when Keep has ended
+	h, err := Build(ctx, parts)
 	if err != nil {
 		slog.ErrorContext(ctx, "a secret has changed, and the new one cannot be used: the one before is", "error", err)
 		return false
