@@ -19,10 +19,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -73,7 +75,7 @@ func Serve(ctx context.Context, listener net.Listener, o Options) error {
 		TLSConfig:      o.TLS,
 		Protocols:      new(http.Protocols),
 		BaseContext:    func(net.Listener) context.Context { return calls },
-		ErrorLog:       slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // broken connections, which anybody can make
+		ErrorLog:       log.New(complaints{o.Log}, "", 0),
 	}
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(true)
@@ -158,6 +160,18 @@ func (o Options) address(r *http.Request, proxied bool) {
 		scheme, r.Host = o.Public.Scheme, o.Public.Host
 	}
 	r.Header.Set("X-Forwarded-Proto", scheme)
+}
+
+// complaints are net/http's own lines. Most tell of a connection that somebody has broken,
+// with its address: anybody could fill the log with them. That no connection can be taken
+// is ours.
+type complaints struct{ to *slog.Logger }
+
+func (c complaints) Write(line []byte) (int, error) {
+	if strings.HasPrefix(string(line), "http: Accept error") {
+		c.to.Error("connections cannot be taken", "error", strings.TrimSpace(string(line)))
+	}
+	return len(line), nil
 }
 
 // body is the body of a request, whose deadline ends with it: from then on what is read

@@ -2,11 +2,13 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -307,4 +309,15 @@ func TestLongHeaders(t *testing.T) {
 	check.OK(t, err)
 	res.Body.Close()
 	check.Equal(t, res.StatusCode, http.StatusRequestHeaderFieldsTooLarge, "status")
+}
+
+// The log tells that no connections can be taken, but not who has broken one.
+func TestComplaints(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	own := log.New(complaints{slog.New(slog.NewTextHandler(&out, nil))}, "", 0)
+	own.Printf("http: TLS handshake error from %s: EOF", "203.0.113.9:1000")
+	check.Equal(t, out.Len(), 0, "bytes in the log")
+	own.Printf("http: Accept error: %v; retrying in %v", "too many open files", time.Second)
+	check.That(t, strings.Contains(out.String(), "too many open files") && strings.Contains(out.String(), "ERROR"), "%s", &out)
 }
