@@ -65,11 +65,24 @@ func startServe(t *testing.T, config string, args ...string) *dev {
 	return d
 }
 
+// ledger is what the store has of the trailing hour.
+func (d *dev) ledger(t *testing.T) ledger.Summary {
+	t.Helper()
+	events, err := ledger.New(engine.Client(d.store), ledger.Options{Table: "tokenfuse-spend", ReadOnly: true})
+	check.OK(t, err)
+	sum, err := events.Sum(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Minute))
+	check.OK(t, err)
+	return sum
+}
+
+// ways are those in which the functions run.
+var ways = map[string]func(*testing.T, string, ...string) *dev{"dev": startDev, "serve": startServe}
+
 // eachWay runs a test against dev, which is as the functions behind API Gateway are, and
 // against serve.
 func eachWay(t *testing.T, config string, test func(*testing.T, *dev)) {
 	t.Helper()
-	for name, start := range map[string]func(*testing.T, string, ...string) *dev{"dev": startDev, "serve": startServe} {
+	for name, start := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, start(t, config))
@@ -128,10 +141,7 @@ func TestServeStops(t *testing.T) {
 	}
 
 	db := engine.Client(d.store)
-	events, err := ledger.New(db, ledger.Options{Table: "tokenfuse-spend", ReadOnly: true})
-	check.OK(t, err)
-	sum, err := events.Sum(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Minute))
-	check.OK(t, err)
+	sum := d.ledger(t)
 	const spent = each*worst + each*70
 	if sum.Total.Calls != 2*each || int64(sum.Total.Cost) != spent*1_000_000 || sum.Total.Abandoned != 0 {
 		t.Errorf("the ledger has %+v, want %d calls for %d micro-dollars", sum.Total, 2*each, spent)
