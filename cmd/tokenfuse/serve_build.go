@@ -96,7 +96,7 @@ func serveConfig(ctx context.Context) (aws.Config, error) {
 		return cfg, fmt.Errorf("the AWS configuration cannot be read: %w", err)
 	}
 	if cfg.Region == "" {
-		if os.Getenv("AWS_ENDPOINT_URL_DYNAMODB") == "" {
+		if cfg.BaseEndpoint == nil && os.Getenv("AWS_ENDPOINT_URL_DYNAMODB") == "" {
 			return cfg, errors.New("AWS_REGION is not set")
 		}
 		cfg.Region = engine.Region // a compatible store has none

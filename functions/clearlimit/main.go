@@ -25,10 +25,10 @@ func build(ctx context.Context) (any, error) {
 	spend, spendErr := environ.Need("SPEND_TABLE", "names the table of the spend events")
 	limits, limitsErr := environ.Need("LIMITS_TABLE", "names the table of the buckets")
 	p, policyErr := policy.LoadUncounted(environ.Config())
-	if err := errors.Join(limitsErr, spendErr, policyErr); err != nil {
+	cfg, awsErr := environ.AWS()
+	if err := errors.Join(limitsErr, spendErr, policyErr, awsErr); err != nil {
 		return nil, err
 	}
-	cfg := environ.AWS()
 	secrets := secret.NewReader(cfg)
 	h, err := admin.Build(ctx, admin.Parts{
 		Policy:   p,

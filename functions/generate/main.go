@@ -34,10 +34,10 @@ func build(ctx context.Context) (any, error) {
 	limits, limitsErr := environ.Need("LIMITS_TABLE", "names the table of the buckets")
 	spend, spendErr := environ.Need("SPEND_TABLE", "names the table of the spend events")
 	p, policyErr := policy.Load(environ.Config())
-	if err := errors.Join(limitsErr, spendErr, policyErr); err != nil {
+	cfg, awsErr := environ.AWS()
+	if err := errors.Join(limitsErr, spendErr, policyErr, awsErr); err != nil {
 		return nil, err
 	}
-	cfg := environ.AWS()
 	db := dynamodb.NewFromConfig(cfg)
 	events, err := ledger.New(db, ledger.Options{Table: spend})
 	if err != nil {

@@ -27,10 +27,10 @@ func build(ctx context.Context) (any, error) {
 	spend, spendErr := environ.Need("SPEND_TABLE", "names the table of the spend events")
 	topic, topicErr := environ.Need("TOPIC_ARN", "is where pages go")
 	p, policyErr := policy.LoadUncounted(environ.Config())
-	if err := errors.Join(limitsErr, spendErr, topicErr, policyErr); err != nil {
+	cfg, awsErr := environ.AWS()
+	if err := errors.Join(limitsErr, spendErr, topicErr, policyErr, awsErr); err != nil {
 		return nil, err
 	}
-	cfg := environ.AWS()
 	db := dynamodb.NewFromConfig(cfg)
 	events, err := ledger.New(db, ledger.Options{Table: spend})
 	if err != nil {

@@ -86,7 +86,7 @@ func pause(ctx context.Context, n int) bool {
 func (c Client) try(ctx context.Context, to Service, target string, body []byte, out any) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint(ctx, to), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Endpoint(ctx, to), bytes.NewReader(body))
 	if err != nil {
 		return false, err
 	}
@@ -124,25 +124,4 @@ func (c Client) try(ctx context.Context, to Service, target string, body []byte,
 	again = res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests ||
 		strings.Contains(kind, "Throttl") || strings.Contains(kind, "TooManyRequests") || strings.Contains(kind, "LimitExceeded")
 	return again, fmt.Errorf("%s: %s", kind, cmp.Or(e.Message, "no message"))
-}
-
-// endpoint is where a service is: as the configuration says, else in the region.
-func (c Client) endpoint(ctx context.Context, to Service) string {
-	if url := aws.ToString(c.aws.BaseEndpoint); url != "" {
-		return url
-	}
-	for _, source := range c.aws.ConfigSources {
-		if s, ok := source.(interface {
-			GetServiceBaseEndpoint(context.Context, string) (string, bool, error)
-		}); ok {
-			if url, found, err := s.GetServiceBaseEndpoint(ctx, to.ID); err == nil && found {
-				return url
-			}
-		}
-	}
-	suffix := "amazonaws.com"
-	if strings.HasPrefix(c.aws.Region, "cn-") {
-		suffix += ".cn"
-	}
-	return "https://" + to.Host + "." + c.aws.Region + "." + suffix + "/"
 }

@@ -1,11 +1,9 @@
 package environ
 
 import (
-	"context"
 	"crypto/tls"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,19 +13,24 @@ import (
 )
 
 // AWS is what the SDK's clients need, as Lambda sets it in the environment: the region
-// and the keys of the function's role, or where to get them. AWS_ENDPOINT_URL_SERVICE is another address of a
-// service.
+// and the keys of the function's role, or where to get them. AWS's variables for other
+// addresses hold, too (see endpoints). An error is of one that is neither true nor false.
 //
 // The SDK's own package config also knows files, profiles and sign-ins, which a
 // function has not; the clients that these need are a good part of its start.
-func AWS() aws.Config {
-	return aws.Config{
+func AWS() (aws.Config, error) {
+	at, err := newEndpoints()
+	cfg := aws.Config{
 		Region:                      os.Getenv("AWS_REGION"),
 		Credentials:                 keys(),
-		ConfigSources:               []any{endpoints{}},
+		ConfigSources:               []any{at},
 		HTTPClient:                  HTTPClient(),
 		RequestMinCompressSizeBytes: 10 << 10, // as config sets it
 	}
+	if all := os.Getenv("AWS_ENDPOINT_URL"); all != "" && !at.ignored {
+		cfg.BaseEndpoint = aws.String(all)
+	}
+	return cfg, err
 }
 
 // keys are those of the function's role. Where a process lives longer than they do (Lambda
@@ -52,14 +55,4 @@ func HTTPClient() aws.HTTPClient {
 		t.TLSClientConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 		t.MaxIdleConns, t.MaxIdleConnsPerHost = 256, 64
 	})
-}
-
-// endpoints tells the clients of other addresses.
-type endpoints struct{}
-
-// GetServiceBaseEndpoint is what a client asks, by the name that the SDK gives to its
-// service.
-func (endpoints) GetServiceBaseEndpoint(_ context.Context, service string) (url string, found bool, err error) {
-	url = os.Getenv("AWS_ENDPOINT_URL_" + strings.ToUpper(strings.ReplaceAll(service, " ", "_")))
-	return url, url != "", nil
 }
