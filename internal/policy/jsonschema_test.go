@@ -25,7 +25,7 @@ var beyondSchema = map[string][]string{
 	},
 	"a name refers to another part of the file": {
 		"unknown provider", "unknown model", "unknown fallback", "unknown tier", "unknown pool", "fallback to itself",
-		"backend of an unknown tier", "backend of an unknown pool", "backend of a tier's pool", "backends of one pool",
+		"plans of a tier that is none", "a plan of another tier", "a plan twice", "backend of an unknown tier", "backend of an unknown pool", "backend of a tier's pool", "backends of one pool",
 		"no field for the cap, but of OpenAI", "schemas of a model that has none",
 	},
 	"one figure must fit another": {

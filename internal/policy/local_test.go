@@ -41,7 +41,7 @@ func TestLocally(t *testing.T) {
 	check.OK(t, err)
 	check.Equal(t, cmp.Diff(again, p), "", "the policy itself has changed")
 
-	check.That(t, *local.Auth == auth && !local.CloudFront.Required && len(local.CloudFront.OriginSecrets) == 1,
+	check.That(t, cmp.Equal(*local.Auth, auth) && !local.CloudFront.Required && len(local.CloudFront.OriginSecrets) == 1,
 		"auth %+v, cloudfront %+v", local.Auth, local.CloudFront)
 	if diff := cmp.Diff([]string{"arn:aws:iam::000000000000:role/local", "arn:aws:iam::123456789012:user/support"}, local.Admin.AllowARNs); diff != "" {
 		t.Error(diff)

@@ -212,8 +212,9 @@ func (p *Pool) ceiling() bucket.Ceiling {
 // Auth says whose tokens make a caller a user.
 type Auth struct {
 	Issuer, Audience, JWKSURL string
-	PlanClaim                 string // names the tier, or several; empty: every user is of tier user
-	AssumeEmailVerified       bool   // of tokens that say nothing of it
+	PlanClaim                 string            // names the tier, or several; empty: every user is of tier user
+	Plans                     map[string]string // tiers by values of the claim that are not names of tiers
+	AssumeEmailVerified       bool              // of tokens that say nothing of it
 }
 
 // CORS says which pages may call.
@@ -342,11 +343,14 @@ func (p *Policy) FeatureNames(tier string) []string {
 	return names
 }
 
-// TierOf is the tier of a user with these plans: of the tiers that they name, the last in
-// the file. If they name none, or only that of anonymous callers, which is none of a
+// TierOf is the tier of a user with these plans: of the tiers that they name, by Auth.Plans
+// or by themselves, the last in the file. If they name none, or only that of anonymous callers, which is none of a
 // user's, it is User's, and named is false.
 func (p *Policy) TierOf(plans []string) (best *Tier, named bool) {
 	for _, plan := range plans {
+		if p.Auth != nil && p.Auth.Plans[plan] != "" {
+			plan = p.Auth.Plans[plan]
+		}
 		if t := p.Tiers[plan]; t != nil && t.Name != Anonymous && (best == nil || t.Rank > best.Rank) {
 			best = t
 		}

@@ -34,7 +34,9 @@ func TestTierOf(t *testing.T) {
 	t.Parallel()
 	tier := "  NAME:\n    max_input_tokens: 10000\n    max_output_tokens: 2000\n    limits:\n      tokens: {capacity: 50000, per: 1h}\n"
 	p := parse(t, strings.Replace(good, "pools:\n", strings.ReplaceAll(tier, "NAME", "zeta")+strings.ReplaceAll(tier, "NAME", "alpha")+"pools:\n", 1))
+	p.Auth.Plans = map[string]string{"Pro": "alpha", "8F3C": "zeta"}
 	for plans, want := range map[string]string{
+		"Pro": "alpha", "8F3C Pro": "alpha", "pro": "user", "8F3C": "zeta", "8F3C alpha": "alpha",
 		"": "user", "user": "user", "zeta": "zeta", "alpha": "alpha", "zeta alpha": "alpha", "alpha zeta": "alpha", "user zeta": "zeta",
 		"x alpha y zeta": "alpha", "Alpha": "user", "anonymous": "user", "anonymous zeta": "zeta", "x y": "user",
 	} {
@@ -48,7 +50,7 @@ func TestTierOf(t *testing.T) {
 // TestValues reads every key of the schema once.
 func TestValues(t *testing.T) {
 	t.Parallel()
-	p := parse(t, strings.Replace(good, "plan_claim: plan\n", "plan_claim: plan\n  email_verified: assume\n", 1))
+	p := parse(t, strings.Replace(good, "plan_claim: plan\n", "plan_claim: plan\n  plans: {user: [Pro, Pro Plan]}\n  email_verified: assume\n", 1))
 	main := &Provider{
 		Name: "main", Kind: "openai", BaseURL: "https://api.openai.com/v1",
 		APIKey: &Secret{Env: "API_KEY"}, Timeout: 30 * time.Second, Stream: true,
@@ -99,7 +101,7 @@ func TestValues(t *testing.T) {
 			"anonymous": {"anonymous", 2 * price.Dollar, time.Hour},
 			"all":       {"all", 20 * price.Dollar, time.Hour},
 		},
-		Auth:        &Auth{"https://id.example.com/", "app", "https://id.example.com/jwks.json", "plan", true},
+		Auth:        &Auth{"https://id.example.com/", "app", "https://id.example.com/jwks.json", "plan", map[string]string{"Pro": "user", "Pro Plan": "user"}, true},
 		CORS:        &CORS{Origins: []Origin{"https://app.example.com", "http://localhost:5173"}},
 		Challenge:   &Challenge{Kind: "altcha", Secret: Secret{Env: "CHALLENGE_SECRET"}},
 		Fingerprint: &Fingerprint{Secret{Env: "FINGERPRINT_SECRET", SSM: "/app/fingerprint"}},

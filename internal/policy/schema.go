@@ -64,7 +64,7 @@ func readPolicy(root value) *Policy {
 	features := o.need("features")
 	p.Features = named(features, p.readFeature)
 	features.shape.within("propertyNames").except(reserved, clientsChoke)
-	p.Auth = readAuth(o.get("auth"))
+	p.Auth = p.readAuth(o.get("auth"))
 	p.Backends = named(o.get("backends"), p.readBackend)
 	p.CORS = readCORS(o.get("cors"))
 	p.Fingerprint = readFingerprint(o.get("fingerprint"))
@@ -350,7 +350,7 @@ func (p *Policy) readFeature(name string, v value) *Feature {
 	return f
 }
 
-func readAuth(v value) *Auth {
+func (p *Policy) readAuth(v value) *Auth {
 	if !v.given() {
 		return nil
 	}
@@ -363,6 +363,11 @@ func readAuth(v value) *Auth {
 
 		AssumeEmailVerified: o.get("email_verified").choice("claim", "assume") == "assume",
 	}
+	a.Plans = p.readPlans(o.get("plans"))
+	if o.ok && o.entries["plans"].given() && !o.entries["plan_claim"].given() {
+		o.r.report(join(o.path, "plan_claim"), "is required where there are plans")
+	}
+	o.shape.implies(requires("plans"), requires("plan_claim"))
 	keys := o.need("jwks_url")
 	if u := keys.webURL(); u != nil {
 		a.JWKSURL = u.String()
@@ -371,6 +376,37 @@ func readAuth(v value) *Auth {
 		}
 	}
 	return a
+}
+
+// readPlans gives the tier that each value of the claim names.
+func (p *Policy) readPlans(v value) map[string]string {
+	if !v.given() {
+		return nil
+	}
+	plans := map[string]string{}
+	v.shape.within("propertyNames").except([]string{Anonymous}, nil)
+	named(v, func(tier string, v value) *[]value {
+		if v.shape == nil && (tier == Anonymous || p.Tiers != nil && p.Tiers[tier] == nil) {
+			v.report("must be a tier of signed-in users")
+		}
+		items := v.list("values of plan_claim")
+		for _, item := range items {
+			item.shape.set("type", "string").set("minLength", 1)
+			plan, ok := item.scalar("text (in quotes if it looks like a number)", "!!str")
+			switch {
+			case !ok || item.shape != nil:
+			case plan == "":
+				item.report("must not be empty")
+			case plans[plan] != "":
+				item.report("stands twice in plans")
+			case p.Tiers[plan] != nil && plan != tier:
+				item.report("is the name of another tier")
+			}
+			plans[plan] = tier
+		}
+		return &items
+	})
+	return plans
 }
 
 func readCORS(v value) *CORS {
