@@ -199,6 +199,15 @@ func (s *stack) function(name string, argument any) (result any, ok bool) {
 		return s.resolve(list[2]), true
 	case "Fn::Not":
 		return !s.resolve(list[0]).(bool), true
+	case "Condition":
+		return s.holds(argument), true
+	case "Fn::Or", "Fn::And":
+		for _, one := range list {
+			if s.resolve(one).(bool) == (name == "Fn::Or") {
+				return name == "Fn::Or", true
+			}
+		}
+		return name == "Fn::And", true
 	case "Fn::Equals":
 		return fmt.Sprint(s.resolve(list[0])) == fmt.Sprint(s.resolve(list[1])), true
 	}

@@ -58,6 +58,7 @@ var checks = map[string]struct {
 	"permissions":       {[]string{"SecretsKeyArn", "arn:aws:kms:eu-central-1:123456789012:key/k"}, permissions},
 	"no options":        {nil, noOptions},
 	"options":           {[]string{"BedrockModelArns", "arn:aws:bedrock:a,arn:aws:bedrock:b", "WebAclArn", "arn:acl", "GenerateConcurrency", "50", "OperatorConcurrency", "5", "Tracing", "true"}, options},
+	"web ACL":           {[]string{"WebAclRateLimit", "2000", "WarmWritesPerSecond", "10000"}, webACL},
 	"cloudfront":        {[]string{"CloudFront", "true", "OriginSecret", "b", "CloudFrontWebAclArn", "arn:acl"}, cloudFront},
 	"dashboard":         {nil, dashboard},
 	"parameters":        {nil, parameters},
@@ -256,6 +257,7 @@ func tables(s *stack, p *problems) {
 		p.equal("UpdateReplacePolicy of "+name, s.resources[name]["UpdateReplacePolicy"], "Retain")
 		p.equal("protection of "+name, s.get(name, "DeletionProtectionEnabled"), true)
 		p.equal("billing of "+name, s.get(name, "BillingMode"), "PAY_PER_REQUEST")
+		p.equal("warm throughput of "+name, s.get(name, "WarmThroughput"), nil)
 		p.equal("TTL of "+name, s.get(name, "TimeToLiveSpecification"), "map[AttributeName:expires Enabled:true]")
 		p.equal("encryption of "+name, s.get(name, "SSESpecification", "SSEEnabled"), true)
 		p.equal("recovery of "+name, s.get(name, "PointInTimeRecoverySpecification", "PointInTimeRecoveryEnabled") == true, name == "Spend")
@@ -519,7 +521,7 @@ func permissions(s *stack, p *problems) {
 
 // noOptions: what is not asked for is not there.
 func noOptions(s *stack, p *problems) {
-	for _, kind := range []string{"AWS::WAFv2::WebACLAssociation", "AWS::SNS::Subscription", "AWS::CloudFront::Distribution", "AWS::CloudFront::CachePolicy", "AWS::CloudFront::OriginRequestPolicy"} {
+	for _, kind := range []string{"AWS::WAFv2::WebACL", "AWS::WAFv2::WebACLAssociation", "AWS::SNS::Subscription", "AWS::CloudFront::Distribution", "AWS::CloudFront::CachePolicy", "AWS::CloudFront::OriginRequestPolicy"} {
 		if there := s.ofType(kind); len(there) > 0 {
 			p.add("%v", there)
 		}
@@ -550,6 +552,46 @@ func options(s *stack, p *problems) {
 	p.equal("WAF", s.resources["WebAclAssociation"]["Properties"], "map[ResourceArn:arn:aws:apigateway:eu-central-1::/restapis/<Api>/stages/<ApiStage> WebACLArn:arn:acl]")
 	for name, want := range map[string]int{"Generate": 50, "ClearLimit": 5, "SpendAlarm": 5} {
 		p.equal("concurrency of "+name, s.get(name, "ReservedConcurrentExecutions"), want)
+	}
+}
+
+// webACL: one of the stack's own blocks floods by address, challenges nobody, and stands
+// neither beside another nor behind CloudFront. The tables begin warm.
+func webACL(s *stack, p *problems) {
+	p.equal("association", s.get("WebAclAssociation", "WebACLArn"), "<WebAcl.Arn>")
+	p.equal("what else", fmt.Sprint(s.get("WebAcl", "Scope"), s.get("WebAcl", "DefaultAction")), "REGIONALmap[Allow:map[]]")
+	rules := map[any]any{}
+	for _, rule := range list(s.get("WebAcl", "Rules")) {
+		rules[at(rule, "Name")] = rule
+		p.equal("requests are kept", at(rule, "VisibilityConfig", "SampledRequestsEnabled"), false)
+	}
+	p.equal("requests are kept", s.get("WebAcl", "VisibilityConfig", "SampledRequestsEnabled"), false)
+	p.equal("rate", at(rules["rate"], "Statement"), "map[RateBasedStatement:map[AggregateKeyType:IP EvaluationWindowSec:300 Limit:2000]]")
+	p.equal("beyond the rate", at(rules["rate"], "Action"), "map[Block:map[]]")
+	p.equal("anti-DDoS", at(rules["anti-ddos"], "Statement", "ManagedRuleGroupStatement"), "map[ManagedRuleGroupConfigs:[map[AWSManagedRulesAntiDDoSRuleSet:"+
+		"map[ClientSideActionConfig:map[Challenge:map[UsageOfAction:DISABLED]] SensitivityToBlock:LOW]]] Name:AWSManagedRulesAntiDDoSRuleSet VendorName:AWS]")
+	p.equal("anti-DDoS acts", at(rules["anti-ddos"], "OverrideAction"), "map[None:map[]]")
+	limit := regexp.MustCompile("^(" + fmt.Sprint(at(s.template, "Parameters", "WebAclRateLimit", "AllowedPattern")) + ")$")
+	for value, allowed := range map[string]bool{"0": true, "10": true, "2000": true, "": false, "9": false, "-1": false, "010": false, "1e4": false} {
+		p.equal("a limit of "+value, limit.MatchString(value), allowed)
+	}
+	for _, test := range []struct {
+		parameters string
+		allowed    bool
+	}{
+		{"WebAclRateLimit 0 WebAclArn arn:acl CloudFront true", true},
+		{"WebAclRateLimit 2000", true},
+		{"WebAclRateLimit 2000 WebAclArn arn:acl", false},
+		{"WebAclRateLimit 2000 CloudFront true", false},
+	} {
+		with := newStack(s.template, strings.Fields(test.parameters)...)
+		for _, a := range list(at(s.template, "Rules", "OneWebAcl", "Assertions")) {
+			p.equal("allowed: "+test.parameters, with.resolve(at(a, "Assert")), test.allowed)
+		}
+	}
+	p.equal("assertions", len(list(at(s.template, "Rules", "OneWebAcl", "Assertions"))), 1)
+	for _, name := range s.ofType("AWS::DynamoDB::Table") {
+		p.equal("warm throughput of "+name, s.get(name, "WarmThroughput"), "map[WriteUnitsPerSecond:10000]")
 	}
 }
 
@@ -800,7 +842,19 @@ func TestMutations(t *testing.T) {
 		{"dashboard", `"${StoreSlow.Arn}"]`, `"${StoreSlow.Arn}"`},
 		{"dashboard", `"${SpendHigh.Arn}", `, ""},
 		{"parameters", "    Description: How callers move to a new version of generate. One that fails meanwhile is taken back.\n", ""},
-		{"parameters", "Parameters: [RequestsPerSecond, RequestBurst, WebAclArn]", "Parameters: [RequestsPerSecond, WebAclArn]"},
+		{"parameters", "Parameters: [RequestsPerSecond, RequestBurst, ", "Parameters: [RequestsPerSecond, "},
+		{"web ACL", "AggregateKeyType: IP", "AggregateKeyType: CONSTANT"},
+		{"web ACL", "          Action: {Block: {}}", "          Action: {Count: {}}"},
+		{"web ACL", "UsageOfAction: DISABLED", "UsageOfAction: ENABLED"},
+		{"web ACL", "          OverrideAction: {None: {}}", "          OverrideAction: {Count: {}}"},
+		{"web ACL", "SampledRequestsEnabled: false", "SampledRequestsEnabled: true"},
+		{"web ACL", "!If [GivesWebAcl, !Ref WebAclArn, !GetAtt WebAcl.Arn]", "!If [HasEmail, !GetAtt WebAcl.Arn, !Ref WebAclArn]"},
+		{"web ACL", `!And [!Equals [!Ref WebAclArn, ""], !Equals [!Ref CloudFront, "false"]]`, `!Equals [!Ref WebAclArn, ""]`},
+		{"web ACL", `!And [!Equals [!Ref WebAclArn, ""], !Equals [!Ref CloudFront, "false"]]`, `!Equals [!Ref CloudFront, "false"]`},
+		{"web ACL", "    AllowedPattern: \"0|[1-9][0-9]{1,8}\"", "    AllowedPattern: \"[0-9]+\""},
+		{"web ACL", "!If [HasWarmWrites, {WriteUnitsPerSecond: !Ref WarmWritesPerSecond}, !Ref AWS::NoValue]", "!Ref AWS::NoValue"},
+		{"tables", "!If [HasWarmWrites, {WriteUnitsPerSecond: !Ref WarmWritesPerSecond}, !Ref AWS::NoValue]", "{WriteUnitsPerSecond: 8000}"},
+		{"no options", "    Condition: MakesWebAcl\n", ""},
 		{"parameters", "    Default: prod\n", "    Default: pro-d\n"},
 		{"outputs", "${StageName}/v1\n  CloudFrontEndpoint", "${StageName}\n  CloudFrontEndpoint"},
 		{"configuration", "    Default: 120\n    MinValue: 20", "    Default: 60\n    MinValue: 20"},
