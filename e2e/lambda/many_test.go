@@ -222,7 +222,7 @@ func TestManyEndInOrder(t *testing.T) {
 	m.checkLog("provider_error")
 	// All that was leased is back or was spent, but for the margin of a lease (5 s).
 	capacity, period := m.pool()
-	lost := int64(capacity/int64(period/time.Second)) * 6
+	lost := capacity / int64(period/time.Second) * 6
 	back := m.poolLeft()
 	check.That(t, back > left && back >= capacity-int64(sum.Total.Cost)-lost, "%d of %d are left in the pool, %d before; %d was spent", back, capacity, left, sum.Total.Cost)
 }
