@@ -59,6 +59,7 @@ func TestReleaseThatFails(t *testing.T) {
 				a := whole(t, g.ask(f, g.token("ann"), chat("ask", tc.text, false), timeout))
 				check.Equal(t, a.status, tc.status, "status")
 			}
+			f.Close() // then all of its log is here
 			var told []any
 			for _, line := range logged(t, f) {
 				if line["Failed"] != nil {
