@@ -8,8 +8,8 @@ import (
 
 // Local says what differs where a policy is tried out on one machine.
 type Local struct {
-	// Auth says whose tokens make a caller a user, in place of what the policy says. It
-	// counts where there is a tier of users.
+	// Auth says whose tokens make a caller a user, in place of what the policy says, but
+	// for its names of plans. It counts where there is a tier of users.
 	Auth Auth
 	// AdminARN may call the admin routes beside those that the policy lists.
 	AdminARN string
@@ -28,6 +28,9 @@ func (p *Policy) Locally(l Local) *Policy {
 	local.Auth = nil
 	if p.Tiers[User] != nil {
 		local.Auth = &l.Auth
+		if p.Auth != nil {
+			local.Auth.Plans = p.Auth.Plans
+		}
 	}
 	if p.CloudFront != nil {
 		straight := *p.CloudFront

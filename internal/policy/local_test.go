@@ -23,7 +23,7 @@ features:
   cv:  {model: d, max_output_tokens: 100}
 tiers:
   user: {max_input_tokens: 1000, max_output_tokens: 100, limits: {requests: {capacity: 10, per: 1m}}}
-auth: {issuer: "https://issuer.example.com", audience: theirs, jwks_url: "https://issuer.example.com/jwks.json"}
+auth: {issuer: "https://issuer.example.com", audience: theirs, jwks_url: "https://issuer.example.com/jwks.json", plan_claim: groups, plans: {user: [Staff]}}
 cloudfront: {origin_secrets: [{env: ORIGIN}], required: true}
 admin: {allow_arns: ["arn:aws:iam::123456789012:user/support"]}
 `
@@ -41,6 +41,7 @@ func TestLocally(t *testing.T) {
 	check.OK(t, err)
 	check.Equal(t, cmp.Diff(again, p), "", "the policy itself has changed")
 
+	auth.Plans = map[string]string{"Staff": "user"}
 	check.That(t, cmp.Equal(*local.Auth, auth) && !local.CloudFront.Required && len(local.CloudFront.OriginSecrets) == 1,
 		"auth %+v, cloudfront %+v", local.Auth, local.CloudFront)
 	if diff := cmp.Diff([]string{"arn:aws:iam::000000000000:role/local", "arn:aws:iam::123456789012:user/support"}, local.Admin.AllowARNs); diff != "" {
