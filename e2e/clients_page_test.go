@@ -94,6 +94,11 @@ func testRoute(t *testing.T, l *lab) {
 		got := c.run(t, l, l.page.program(t, c.program), []call{posted})[0]
 		check.That(t, regexp.MustCompile(want).MatchString(got.Text), "%+v, want %s", got, want)
 	}
+	// Where tokenfuse is not reached, the visitor hears no more than that.
+	posted := call{URL: "http://127.0.0.1:1", Token: secret[1], Call: "post",
+		Question: `{"visitor":{},"messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"Hi"}]}]}`}
+	got := c.run(t, l, l.page.program(t, c.program), []call{posted})[0]
+	check.That(t, strings.Contains(got.Text, `"errorText":"The answer failed."`), "not reached: %+v", got)
 	check.Equal(t, l.requests("route", "posted").Load(), 2, "requests for 2 posts")
 }
 
