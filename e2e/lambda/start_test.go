@@ -176,14 +176,16 @@ func TestFuseWithoutSecrets(t *testing.T) {
 	}
 }
 
-// A start is one line in the log, with the version.
+// A start is one line in the log, with the version, and one metric.
 func TestStartSaysItsVersion(t *testing.T) {
 	t.Parallel()
 	for _, function := range []string{"generate", "clearlimit", "spendalarm"} {
 		f := newRig(t).warm(function)
 		f.Close() // its log is whole then
 		lines := logged(t, f)
-		check.That(t, len(lines) == 1 && lines[0]["msg"] == "the function starts" && lines[0]["level"] == "INFO" && lines[0]["version"] == version.Number,
-			"%s: the log: %v", function, lines)
+		check.Must(t, len(lines) == 2, "%s: the log: %v", function, lines)
+		start, metric := lines[0], lines[1]
+		check.That(t, start["msg"] == "the function starts" && start["level"] == "INFO" && start["version"] == version.Number, "%s: the log: %v", function, lines)
+		check.That(t, metric["Starts"] == 1.0 && metric["Release"] == version.Number, "%s: the metrics: %v", function, metric)
 	}
 }

@@ -84,7 +84,10 @@ func TestWarmAtBirth(t *testing.T) {
 		return store.take(), model.take()
 	}
 	stored, asked := call()
-	check.That(t, stored[0].what != "GetItem" && stored[0].from == born[0].from, "the first call met the store as %+v; at birth it was %+v", stored[0], born[0])
+	check.That(t, stored[0].what != "GetItem", "the first call reads the fuse again: %+v", stored[0])
+	for _, s := range stored { // one more connection may be opened before the first is free again
+		check.That(t, s.from == born[0].from || s.resumed, "the first call met the store by a new session: %+v; at birth it was %+v", s, born[0])
+	}
 	check.That(t, len(asked) == 1 && asked[0].from == greeted["HEAD /"].from, "the first call met the model as %+v; at birth it was %+v", asked, greeted)
 
 	store.CloseClientConnections()

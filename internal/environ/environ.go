@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
+	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/version"
 )
 
@@ -88,8 +89,9 @@ func (d Draining) drain(end context.CancelCauseFunc) {
 }
 
 // Serve builds a Lambda handler and serves it, with a JSON log on standard output, in
-// which a start is a line with the version, and with how long it took and waited. A function that cannot be built says why
-// and ends the process, which Lambda reports as a failed start.
+// which a start is a line with the version, and with how long it took and waited; and a
+// metric, by which the starts of a release are counted. A function that cannot be built
+// says why and ends the process, which Lambda reports as a failed start.
 func Serve(build func(context.Context) (handler any, err error)) {
 	slog.SetDefault(NewLog(os.Stdout))
 	handler, err := build(context.Background())
@@ -98,6 +100,8 @@ func Serve(build func(context.Context) (handler any, err error)) {
 		os.Exit(1)
 	}
 	slog.Info("the function starts", "version", version.Number, "ms", milliseconds(time.Since(started)), "waited_ms", milliseconds(waited))
+	emf.New(os.Stdout, MetricsNamespace(), time.Now).Write(emf.Group{
+		Dimensions: []emf.Dimension{{Name: "Release", Value: version.Number}}, Metrics: []emf.Metric{{Name: "Starts", Unit: emf.Count, Value: 1}}})
 	d, ok := handler.(Draining)
 	if !ok {
 		lambda.Start(handler)
