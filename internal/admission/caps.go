@@ -23,6 +23,7 @@ type Call struct {
 	Input     int64            // tokens, system prompt and framing included: exact, or an upper bound
 	MaxOutput int64            // tokens
 	Dropped   int              // characters that were cut off an anonymous caller's input
+	TooMuch   bool             // some of them because the input was too long, not of too many messages
 	Worst     Amount
 	// End is when the call ends at the latest, by the real clock. The settle has
 	// SettleMargin after it.
@@ -101,6 +102,7 @@ func (c *Call) cut(base int64) {
 			tokens = o.count(*m)
 		}
 		if n > chars || tokens > budget {
+			c.TooMuch = true
 			head := o.head(firstRunes(m.Content, chars), budget)
 			if head != "" {
 				c.Dropped += int(n) - utf8.RuneCountInString(head)
@@ -111,6 +113,11 @@ func (c *Call) cut(base int64) {
 		}
 		chars, budget = chars-n, budget-tokens
 		kept--
+	}
+	// What remains of a long conversation begins as one does: servers with a strict template
+	// refuse one that begins with an answer. Where its text is too long, all that fits is kept.
+	for tooMany := kept > 0 && !c.TooMuch; tooMany && kept < len(c.Messages)-1 && c.Messages[kept].Role == "assistant"; {
+		kept++
 	}
 	for _, m := range c.Messages[:kept] {
 		c.Dropped += utf8.RuneCountInString(m.Content)

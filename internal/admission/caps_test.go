@@ -62,6 +62,40 @@ func TestCutProperties(t *testing.T) {
 	}
 }
 
+// Of a conversation that is longer than the tier allows the oldest go, which says nothing
+// about who has it; and what remains begins with a question, as conversations do.
+func TestLongConversation(t *testing.T) {
+	t.Parallel()
+	o := *offerOf(t, testPolicy(t), "open", policy.Anonymous, limits.Network)
+	tier := *o.tier
+	tier.MaxMessages, o.tier = 4, &tier
+	said := func(n int, text string) (all []openai.Message) {
+		for i := range n {
+			all = append(all, openai.Message{Role: []string{"user", "assistant"}[i%2], Content: text})
+		}
+		return all
+	}
+	for _, tc := range []struct {
+		name     string
+		messages []openai.Message
+		kept     int
+		tooMuch  bool
+	}{
+		{"short", said(3, "Hi."), 3, false},
+		{"as long as may be, an answer first", said(5, "Hi.")[1:], 4, false},
+		{"longer", said(7, "Hi."), 3, false},
+		{"ends in an answer", said(6, "Hi."), 4, false},
+		{"answers alone", []openai.Message{{Role: "assistant", Content: "a"}, {Role: "assistant", Content: "b"}, {Role: "assistant", Content: "c"}, {Role: "assistant", Content: "d"}, {Role: "assistant", Content: "e"}}, 1, false},
+		{"too much text, too", said(3, strings.Repeat("word ", 1_000)), 1, true},
+	} {
+		c, refusal := o.Cap(Prompt{Messages: slices.Clone(tc.messages)})
+		check.Must(t, refusal == nil, "%s: refused", tc.name)
+		cut := len(c.Messages) < len(tc.messages)
+		check.That(t, len(c.Messages) == tc.kept && c.TooMuch == tc.tooMuch, "%s: kept %d, too much: %t", tc.name, len(c.Messages), c.TooMuch)
+		check.That(t, !cut || len(c.Messages) == 1 || c.Messages[0].Role == "user", "%s: begins with %s", tc.name, c.Messages[0].Role)
+	}
+}
+
 func checkCut(t *rapid.T, o *Offer, before []openai.Message) {
 	slack := int64(8)
 	tk := o.Candidates[0].Tokenizer

@@ -11,7 +11,7 @@ func (c *Controller) softShare(caller Caller, call *Call) float64 {
 		return 0
 	}
 	for _, sign := range []bool{
-		call.Dropped > 0 || call.Input >= caller.Tier.MaxInputTokens,
+		call.TooMuch || call.Input >= caller.Tier.MaxInputTokens,
 		caller.Scripted,
 		c.networkBusy(caller, call.Offer),
 		c.PoolUsed(caller.Tier, caller.Backend) > 0.5,

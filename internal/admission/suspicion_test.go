@@ -22,7 +22,8 @@ func TestSoftShare(t *testing.T) {
 		"jitter":               {func(_ *rig, c *Caller, _ *Call) { c.Jitter = 0.9 }, at * 0.9},
 		"never all":            {func(_ *rig, c *Caller, _ *Call) { c.Jitter = 1.25 }, 0.999},
 		"looks like a script":  {func(_ *rig, c *Caller, _ *Call) { c.Scripted = true }, at / 2},
-		"too long an input":    {func(_ *rig, _ *Caller, c *Call) { c.Dropped = 1 }, at / 2},
+		"too long an input":    {func(_ *rig, _ *Caller, c *Call) { c.TooMuch = true }, at / 2},
+		"a long conversation":  {func(_ *rig, _ *Caller, c *Call) { c.Dropped = 500 }, at},
 		"as long as it may be": {func(_ *rig, _ *Caller, c *Call) { c.Input = 2_000 }, at / 2},
 		"a busy network": {func(g *rig, c *Caller, _ *Call) {
 			for _, client := range []string{"CLIENTBB", "CLIENTCC", "CLIENTDD"} {
@@ -31,7 +32,7 @@ func TestSoftShare(t *testing.T) {
 		}, at / 2},
 		"a pool that runs low": {func(g *rig, _ *Caller, _ *Call) { g.drain("anonymous") }, at / 2},
 		"all of it": {func(g *rig, caller *Caller, c *Call) {
-			caller.Scripted, c.Dropped = true, 1
+			caller.Scripted, c.TooMuch = true, true
 			g.drain("anonymous")
 		}, at / 8},
 		"a pass":             {func(_ *rig, c *Caller, _ *Call) { c.Kind = limits.Pass }, 0},
