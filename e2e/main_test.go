@@ -13,8 +13,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +29,11 @@ var root, binary string
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	// Programs that nohup started ignore a hangup, and so do those that they start, unless
+	// they handle it themselves.
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	dir, err := os.MkdirTemp("", "tokenfuse-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
