@@ -30,6 +30,15 @@ const (
 	calls         = 15              // of each container after its first
 )
 
+// managed is what Lambda Managed Instances cost a month, whatever the memory of the function:
+// three m7g.large and their management (docs/deploy.md). At steady calls a second it is
+// shared by so many million calls.
+const (
+	managed       = 206.0 // dollars
+	steady        = 10.0  // calls a second
+	managedByCall = managed / (steady * 730 * 3600 / 1e6)
+)
+
 // memory measures generate's first call in a fresh container and later ones, as Lambda
 // runs them at several sizes: with a whole processor until it asks for work, then with the
 // share that comes with the memory. Store and model are behind TLS.
@@ -52,7 +61,7 @@ func memory(ctx context.Context, l *lab) ([]table, error) {
 		return nil, err
 	}
 	defer closeTLS()
-	t := table{Title: "", Columns: []column{{"ms to ready", 1}, {"first call, ms", 1}, {"warm call, ms", 1}, {"first / warm", 2}, {"$ of Lambda", 2}}}
+	t := table{Title: "", Columns: []column{{"ms to ready", 1}, {"first call, ms", 1}, {"warm call, ms", 1}, {"first / warm", 2}, {"$ standard", 2}, {"$ managed", 2}}}
 	for _, mb := range []int{128, 256, 512, 1024} {
 		var ready, first, warm []time.Duration
 		for n := range fresh {
@@ -64,12 +73,12 @@ func memory(ctx context.Context, l *lab) ([]table, error) {
 		}
 		f, w := percentile(first, 50), percentile(warm, 50)
 		billed := 1e6*(modelTime+w).Seconds()*float64(mb)/1024*gigabyteOf + 0.20
-		t.add(fmt.Sprintf("%d MB", mb), milliseconds(percentile(ready, 50)), milliseconds(f), milliseconds(w), float64(f)/float64(w), billed)
+		t.add(fmt.Sprintf("%d MB", mb), milliseconds(percentile(ready, 50)), milliseconds(f), milliseconds(w), float64(f)/float64(w), billed, managedByCall+0.20)
 		if mb == 256 {
 			t.expect(atMost, 2, 3)
 		}
 	}
-	t.Title = fmt.Sprintf("Memory of generate: median of %d fresh containers, %d later calls each; dollars of a million calls that wait 4 s for a model (%s)", fresh, calls, t.Title)
+	t.Title = fmt.Sprintf("Memory of generate: median of %d fresh containers, %d later calls each; dollars of a million calls that wait 4 s for a model, on Managed Instances at %g a second (%s)", fresh, calls, steady, t.Title)
 	return []table{t}, nil
 }
 
