@@ -83,7 +83,7 @@ func TestSignedByTheAWSCLI(t *testing.T) {
 		said := strings.Join(strings.Fields(got.stdout+got.stderr), "")
 		check.That(t, strings.Contains(said, test.says) && (got.code == 0) != strings.Contains(test.says, "(40"), "%s: %+v", test.name, got)
 	}
-	if n := len(d.changeable(t)); n != 6 { // the user, their address, two clears, a fuse that was set, and that in the audit
+	if n := len(d.changeable(t)); n != 7 { // the user, their address, a fuse that was set, three changes in the audit, and their number
 		t.Errorf("%d items: %v", n, d.changeable(t))
 	}
 }
