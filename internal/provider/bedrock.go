@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"strings"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -88,18 +87,14 @@ func (b *Bedrock) Call(ctx context.Context, req Request) (Answer, error) {
 	wire := &bedrockWire{client: &b.client, cancel: cancel, request: req, billsErrors: b.billsErrors}
 	overWire := func(o *bedrockruntime.Options) { o.HTTPClient = wire }
 	if req.Stream {
-		var out *bedrockruntime.ConverseStreamOutput
-		out, err = b.runtime.ConverseStream(callCtx, &bedrockruntime.ConverseStreamInput{
+		_, err = b.runtime.ConverseStream(callCtx, &bedrockruntime.ConverseStreamInput{
 			ModelId: in.ModelId, InferenceConfig: in.InferenceConfig, System: in.System, Messages: in.Messages,
 			AdditionalModelRequestFields: in.AdditionalModelRequestFields,
 		}, overWire)
-		if err == nil {
-			_ = out.GetStream().Close() // nothing is in it
-		}
 	} else {
 		_, err = b.runtime.Converse(callCtx, in, overWire)
 	}
-	if err != nil {
+	if wire.answer == nil {
 		cancel()
 		return nil, wire.failure(ctx, err)
 	}
@@ -189,12 +184,12 @@ func (w *bedrockWire) Do(r *http.Request) (*http.Response, error) {
 		return nil, errStatus
 	}
 	w.answer = resp
-	nothing := "{}"
-	if w.request.Stream {
-		nothing = ""
-	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(nothing)), Request: r}, nil
+	return nil, errTaken
 }
+
+// errTaken keeps the SDK from an answer: its readers of events, even of none, share a
+// buffer among all calls of a client.
+var errTaken = errors.New("the answer is read by the caller")
 
 // failure is the *Error of a call without an answer.
 func (w *bedrockWire) failure(ctx context.Context, err error) *Error {
