@@ -236,7 +236,11 @@ func TestSettleIsOnce(t *testing.T) {
 	r := w.admit(b, w.request("user#1", Charge{Limit: tokens, Cost: 1000}))
 	var wg sync.WaitGroup
 	for range 8 {
-		wg.Go(func() { w.settle(r, 0) })
+		wg.Go(func() {
+			if err := r.Settle(ctx, []int64{0}); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	wg.Wait()
 	w.settle(r, 0)
