@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tokenfuse/tokenfuse/internal/dynamo"
+	"github.com/tokenfuse/tokenfuse/local/engine"
 )
 
 // metered is a DynamoDB client that adds up the units that its calls take. It is safe for
@@ -48,7 +49,7 @@ func (m *metered) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, 
 	} else if found, failed := dynamo.ConditionFailed(err); failed {
 		// The report is missing from an error. DynamoDB charges by the size of the
 		// item that stood in the way, at least one.
-		m.add(&m.writes, float64(max(1, (itemSize(found)+1023)/1024)))
+		m.add(&m.writes, float64(max(1, (engine.ItemSize(found)+1023)/1024)))
 	}
 	return out, err
 }
@@ -74,23 +75,5 @@ func (m *metered) sizeOf(ctx context.Context, table, key string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return itemSize(out.Item), nil
-}
-
-// itemSize is the size of an item as DynamoDB counts it: names and values in
-// bytes, a number as one byte and half a byte a digit.
-func itemSize(item dynamo.Item) int {
-	size := 0
-	for name, v := range item {
-		size += len(name)
-		switch v := v.(type) {
-		case *types.AttributeValueMemberS:
-			size += len(v.Value)
-		case *types.AttributeValueMemberB:
-			size += len(v.Value)
-		case *types.AttributeValueMemberN:
-			size += 1 + (len(v.Value)+1)/2
-		}
-	}
-	return size
+	return engine.ItemSize(out.Item), nil
 }

@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"time"
+
+	"github.com/tokenfuse/tokenfuse/internal/clock"
 )
 
 // watcher runs spendalarm on its schedule, and when it is asked to.
@@ -21,18 +22,11 @@ func (c *devCommand) watch(ctx context.Context, functions *generations, log *slo
 	w := &watcher{functions, cancel, make(chan struct{})}
 	go func() {
 		defer close(w.ended)
-		tick := time.NewTicker(c.AlarmEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				if _, err := functions.now().alarm.Run(ctx); err != nil && ctx.Err() == nil {
-					log.Error("spendalarm failed", "error", err)
-				}
+		clock.Every(ctx, c.AlarmEvery, func(ctx context.Context) {
+			if _, err := functions.now().alarm.Run(ctx); err != nil && ctx.Err() == nil {
+				log.Error("spendalarm failed", "error", err)
 			}
-		}
+		})
 	}()
 	return w
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/internal/clock"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
 
@@ -30,26 +31,19 @@ func (c *devCommand) contents() []byte {
 // reload applies each change of the configuration's file, until ctx ends. read is what
 // was read of it at the start.
 func (c *devCommand) reload(ctx context.Context, s streams, read []byte, apply func(*policy.Policy) error) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
 	last, missing := read, false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	clock.Every(ctx, lookEvery, func(context.Context) {
 		seen, err := os.ReadFile(c.Config)
 		if err != nil && !missing {
 			fmt.Fprintf(s.out, "the configuration of before stays: %v\n", err)
 		}
 		if missing = err != nil; missing {
-			continue
+			return
 		}
 		settled := bytes.Equal(seen, last)
 		last = seen
 		if !settled || bytes.Equal(seen, read) {
-			continue
+			return
 		}
 		read = seen
 		p, err := load(c.Config, s)
@@ -58,10 +52,10 @@ func (c *devCommand) reload(ctx context.Context, s streams, read []byte, apply f
 		}
 		if err != nil {
 			fmt.Fprintf(s.out, "the configuration of before stays: %v\n", err)
-			continue
+			return
 		}
 		fmt.Fprintf(s.out, "reloaded %s\n", c.Config)
 		c.showProviders(s.out, p)
 		showFeatures(s.out, p)
-	}
+	})
 }

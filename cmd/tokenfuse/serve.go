@@ -14,6 +14,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
 	"github.com/tokenfuse/tokenfuse/internal/admission"
+	"github.com/tokenfuse/tokenfuse/internal/clock"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/server"
 	"github.com/tokenfuse/tokenfuse/internal/version"
@@ -116,7 +117,7 @@ func (f *served) serve(ctx context.Context, listener, admins net.Listener, o ser
 		at = append(at, "admin_address", admins.Addr().String())
 	}
 	if every > 0 {
-		all.Go(func() error { f.watch(ctx, every); return nil })
+		all.Go(func() error { clock.Every(ctx, every, f.alarmOnce); return nil })
 	}
 	f.log.Info("tokenfuse serves", at...)
 	err := all.Wait()
@@ -127,22 +128,8 @@ func (f *served) serve(ctx context.Context, listener, admins net.Listener, o ser
 	return err
 }
 
-// watch runs spendalarm on its timer. Those of other processes may run at the same time:
-// one of them pages.
-func (f *served) watch(ctx context.Context, every time.Duration) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			f.alarmOnce(ctx)
-		}
-	}
-}
-
-// alarmOnce must not take the calls down with it, whatever happens to it.
+// alarmOnce runs spendalarm. Those of other processes may run at the same time: one of
+// them pages. It must not take the calls down with it, whatever happens to it.
 func (f *served) alarmOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, alarmTime)
 	defer cancel()

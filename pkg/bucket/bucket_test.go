@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -597,7 +598,7 @@ func TestItemSize(t *testing.T) {
 		req.Note = make([]byte, MaxNote)
 		w.admit(b, req)
 	}
-	if size := itemSize(w.item(key)); size > 1024 {
+	if size := engine.ItemSize(w.item(key)); size > 1024 {
 		t.Errorf("%d bytes", size)
 	} else {
 		t.Logf("%d bytes", size)

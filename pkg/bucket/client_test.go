@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/faults"
 )
@@ -155,7 +156,7 @@ func TestRotatingClientsStayWithinTheNetwork(t *testing.T) {
 		t.Errorf("%d clients in the item, %d counted", n, w.number("net#1", "n"))
 	}
 	w.wantOpen("net#1", 0)
-	size := itemSize(w.item("net#1"))
+	size := engine.ItemSize(w.item("net#1"))
 	check.That(t, size <= 4096, "the item has %d bytes", size)
 }
 
@@ -265,18 +266,25 @@ func TestClientSendFails(t *testing.T) {
 	}
 }
 
+// fullNetwork is a network with as many clients as have room, of which here has seen one
+// become full again.
+func fullNetwork(t *testing.T) (w *world, here, there *Buckets, idle string) {
+	w = newWorld(t)
+	here, there = w.process(), w.process()
+	for i := range 31 {
+		w.settle(w.admit(here, w.visit(clientNumber(i), 1000)), 1000, 1000)
+	}
+	idle = clientNumber(31)
+	w.settle(w.admit(here, w.visit(idle, 1)), 1, 1)
+	w.clock.advance(time.Second) // full again
+	return w, here, there, idle
+}
+
 // A client with an open call does not give way, even to a process that has not
 // heard of the call, and even if its limits are full again.
 func TestOpenCallKeepsItsClient(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	here, there := w.process(), w.process()
-	for i := range 31 {
-		w.settle(w.admit(here, w.visit(clientNumber(i), 1000)), 1000, 1000)
-	}
-	idle := clientNumber(31)
-	w.settle(w.admit(here, w.visit(idle, 1)), 1, 1)
-	w.clock.advance(time.Second) // full again, as far as here knows
+	w, here, there, idle := fullNetwork(t)
 	open := w.admit(there, w.visit(idle, 1))
 	w.clock.advance(time.Second) // full again, the call still open
 	w.settle(w.admit(here, w.visit(clientNumber(100), 1)), 1, 1)
@@ -289,14 +297,7 @@ func TestOpenCallKeepsItsClient(t *testing.T) {
 // full: what it used would be forgotten.
 func TestUsedClientKeepsItsLimits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	here, there := w.process(), w.process()
-	for i := range 31 {
-		w.settle(w.admit(here, w.visit(clientNumber(i), 1000)), 1000, 1000)
-	}
-	idle := clientNumber(31)
-	w.settle(w.admit(here, w.visit(idle, 1)), 1, 1)
-	w.clock.advance(time.Second) // full again, as far as here knows
+	w, here, there, idle := fullNetwork(t)
 	w.settle(w.admit(there, w.visit(idle, 5000)), 5000, 5000)
 	w.settle(w.admit(here, w.visit(clientNumber(100), 1)), 1, 1)
 	check.Equal(t, remaining(w.micros("net#1", clientTokens.of(idle).tat()), w.now(), clientTokens.Capacity, clientTokens.period()), 0, "of the client's remain")

@@ -191,24 +191,6 @@ func (w *world) put(key, attr, number string) {
 	check.OK(w.t, err)
 }
 
-// itemSize is an item's size as DynamoDB counts it: names and values, a number at
-// about half a byte a digit and one byte.
-func itemSize(it item) int {
-	size := 0
-	for name, v := range it {
-		size += len(name)
-		switch v := v.(type) {
-		case *types.AttributeValueMemberS:
-			size += len(v.Value)
-		case *types.AttributeValueMemberB:
-			size += len(v.Value)
-		case *types.AttributeValueMemberN:
-			size += (len(v.Value)+1)/2 + 1
-		}
-	}
-	return size
-}
-
 // awaitItem returns once an item is there.
 func (w *world) awaitItem(key string) {
 	for w.item(key) == nil {

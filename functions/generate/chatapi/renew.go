@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/admission"
+	"github.com/tokenfuse/tokenfuse/internal/clock"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
 
@@ -50,16 +51,7 @@ func (r *Renewing) Close(ctx context.Context) { r.current.Load().Close(ctx) }
 
 // Keep renews until ctx ends.
 func (r *Renewing) Keep(ctx context.Context) {
-	tick := time.NewTicker(renewEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			r.renew(ctx)
-		}
-	}
+	clock.Every(ctx, renewEvery, func(ctx context.Context) { r.renew(ctx) })
 }
 
 // renew reads the secrets, and reports whether there is a new handler.
