@@ -154,9 +154,6 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// Done is closed when the child has ended, wanted or not.
-func (e *Engine) Done() <-chan struct{} { return e.done }
-
 // find looks where `npm ci` puts the engine, up from the working folder and from that of
 // this program, then on the PATH.
 func find() (string, error) {
