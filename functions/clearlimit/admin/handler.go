@@ -30,6 +30,7 @@ import (
 	"github.com/awslabs/aws-lambda-go-api-proxy/core"
 	"github.com/awslabs/aws-lambda-go-api-proxy/httpadapter"
 
+	"github.com/tokenfuse/tokenfuse/internal/bearer"
 	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/lambdahttp"
@@ -54,7 +55,7 @@ type Config struct {
 	// error's code. Nil: nobody knows.
 	Denials func(ctx context.Context, from, to time.Time) (map[string]int64, error)
 	// Keys let administrators in, in place of IAM's identities. Nil: those do.
-	Keys  []Key
+	Keys  *bearer.Ring[string]
 	DB    DynamoDB // and its table Limits: for the alarm's item
 	Table string
 	Log   *slog.Logger
@@ -113,7 +114,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id = rand.Text()
 	}
 	if h.Keys != nil {
-		caller = bearer(h.Keys, r)
+		caller, _ = h.Keys.Of(r.Header)
 	}
 	req := &request{r, caller, h.Log.With("request_id", id, "arn", caller)}
 	w.Header().Set("X-Request-Id", id)

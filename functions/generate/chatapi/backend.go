@@ -2,8 +2,6 @@ package chatapi
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/admission"
 	"github.com/tokenfuse/tokenfuse/internal/auth"
+	"github.com/tokenfuse/tokenfuse/internal/bearer"
 	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
@@ -37,76 +36,32 @@ const maxVisitorID = 256
 // backendsPage tells how a backend is set up.
 const backendsPage = "https://github.com/tokenfuse/tokenfuse/blob/main/docs/backends.md"
 
-// backend is a backend of the policy with its secrets.
-type backend struct {
-	*policy.Backend
-	secrets [][sha256.Size]byte // hashes, since the comparison tells the length
-}
+// minBackendSecret is the least that cannot be guessed, in characters.
+const minBackendSecret = 16
 
 // backends makes what knows the backends.
 func (p Parts) backends(ctx context.Context, h *Handler) error {
-	owner := map[[sha256.Size]byte]string{}
+	h.backends = bearer.New[*policy.Backend]("secret", minBackendSecret)
 	for _, name := range p.Policy.BackendNames() {
-		b := backend{Backend: p.Policy.Backends[name]}
+		b := p.Policy.Backends[name]
 		for _, s := range b.Secrets {
 			secret, err := p.Secret(ctx, s)
 			if err == nil {
-				err = fit(secret)
+				err = h.backends.Add("backend "+name, b, secret)
 			}
 			if err != nil {
 				return fmt.Errorf("backend %s: %w", name, err)
 			}
-			hash := sha256.Sum256([]byte(secret))
-			if other := owner[hash]; other != "" && other != name {
-				return fmt.Errorf("backend %s: its secret is also that of backend %s", name, other)
-			}
-			owner[hash] = name
-			b.secrets = append(b.secrets, hash)
-		}
-		h.backends = append(h.backends, b)
-	}
-	return nil
-}
-
-// minBackendSecret is the least that cannot be guessed, in characters.
-const minBackendSecret = 16
-
-// fit refuses a secret that can be guessed, or that no header can carry.
-func fit(secret string) error {
-	if len(secret) < minBackendSecret || strings.ContainsFunc(secret, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return fmt.Errorf("a secret must have at least %d characters, all of them visible ASCII, without spaces and line ends", minBackendSecret)
-	}
-	return nil
-}
-
-// bySecret finds the backend whose secret a request carries; nil: none. It always compares
-// with all of them, so that the time which this takes tells nothing.
-func (h *Handler) bySecret(r *http.Request) *policy.Backend {
-	if len(h.backends) == 0 {
-		return nil
-	}
-	values := r.Header.Values("Authorization")
-	if len(values) != 1 {
-		return nil
-	}
-	scheme, key, _ := strings.Cut(strings.Trim(values[0], " \t"), " ")
-	given := sha256.Sum256([]byte(strings.TrimLeft(key, " ")))
-	var found *policy.Backend
-	for _, b := range h.backends {
-		for _, secret := range b.secrets {
-			if subtle.ConstantTimeCompare(given[:], secret[:]) == 1 && strings.EqualFold(scheme, "Bearer") {
-				found = b.Backend
-			}
 		}
 	}
-	return found
+	return nil
 }
 
 // backendOf finds the backend that a request is from, for the routes that ask nobody for
 // a token; nil: it is from none. What can only be a backend's, and is not proven, is
 // refused: it must not be taken for the visitor itself.
 func (h *Handler) backendOf(r *http.Request) (*policy.Backend, *openai.Error) {
-	if b := h.bySecret(r); b != nil || len(h.backends) == 0 {
+	if b, _ := h.backends.Of(r.Header); b != nil || len(h.Policy.Backends) == 0 {
 		return b, nil
 	}
 	token, anonymous, err := auth.Bearer(r.Header.Values("Authorization"))

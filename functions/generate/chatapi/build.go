@@ -106,8 +106,8 @@ func (p Parts) callProviders(ctx context.Context, h *Handler) error {
 func (p Parts) verifier(ctx context.Context, h *Handler) (err error) {
 	if a := p.Policy.Auth; a != nil {
 		var backends []auth.Backend
-		for _, b := range h.backends {
-			if b.Claim != "" {
+		for _, name := range p.Policy.BackendNames() {
+			if b := p.Policy.Backends[name]; b.Claim != "" {
 				backends = append(backends, auth.Backend{Name: b.Name, Claim: b.Claim, Values: b.Values})
 			}
 		}

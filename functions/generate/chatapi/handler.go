@@ -29,6 +29,7 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/admission"
 	"github.com/tokenfuse/tokenfuse/internal/auth"
+	"github.com/tokenfuse/tokenfuse/internal/bearer"
 	"github.com/tokenfuse/tokenfuse/internal/challenge"
 	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/emf"
@@ -50,7 +51,7 @@ type Handler struct {
 	Networks *fingerprint.Keyer
 	Source   *fingerprint.Source
 
-	backends []backend // that call for their visitors, by name
+	backends *bearer.Ring[*policy.Backend] // that call for their visitors, by their secrets
 
 	// Of challenges; nil if there are none. Altcha is nil if a third party has them.
 	Challenges challenge.Verifier

@@ -26,7 +26,7 @@ func (i identity) shownID() string { return i.Kind.ShownID(i.ID) }
 // identify tells who calls. A token that is no good is refused; it never makes
 // its bearer anonymous.
 func (h *Handler) identify(r *http.Request) (identity, *openai.Error) {
-	if b := h.bySecret(r); b != nil {
+	if b, _ := h.backends.Of(r.Header); b != nil {
 		return h.identifyVisitor(r, b)
 	}
 	token, anonymous, err := auth.Bearer(r.Header.Values("Authorization"))
@@ -37,7 +37,7 @@ func (h *Handler) identify(r *http.Request) (identity, *openai.Error) {
 	if err == nil {
 		user, err = h.userOf(r, token)
 	}
-	if errors.Is(err, auth.ErrInvalid) && len(h.backends) > 0 && namesVisitor(r) {
+	if errors.Is(err, auth.ErrInvalid) && len(h.Policy.Backends) > 0 && namesVisitor(r) {
 		return identity{}, notProven()
 	}
 	if err != nil {

@@ -45,7 +45,7 @@ func (h *Handler) signInFailed(err error) *openai.Error {
 
 // keyToSend says what callers may send in place of what they did.
 func (h *Handler) keyToSend() string {
-	if len(h.backends) > 0 {
+	if len(h.Policy.Backends) > 0 {
 		return h.keyOfOne() + " A backend sends its secret."
 	}
 	return h.keyOfOne()
