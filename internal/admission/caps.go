@@ -11,20 +11,26 @@ import (
 
 // Prompt is what a caller asks of a feature, as far as its cost depends on it.
 type Prompt struct {
-	Messages  []openai.Message
-	MaxOutput int64 // the output cap that was asked for, in tokens; 0: none was
-	Format    int   // bytes of a response format beyond text; 0: there is none
+	Messages       []openai.Message
+	MaxOutput      int64  // the output cap that was asked for, in tokens; 0: none was
+	Format         int    // bytes of a response format beyond text; 0: there is none
+	openai.Tooling        // what the caller says of tools
+	Effort         string // of reasoning, one of openai.Efforts; "": not said
+	// Inputs are the texts to embed, of a call that is for that. Messages are nil then.
+	Inputs []string
 }
 
 // Call is a prompt within the caps of what is offered, and the most that it can use.
 type Call struct {
-	Offer     *Offer
-	Messages  []openai.Message // as they go upstream, the feature's system prompt first
-	Input     int64            // tokens, system prompt and framing included: exact, or an upper bound
-	MaxOutput int64            // tokens
-	Dropped   int              // characters that were cut off an anonymous caller's input
-	TooMuch   bool             // some of them because the input was too long, not of too many messages
-	Worst     Amount
+	Offer          *Offer
+	Messages       []openai.Message // as they go upstream, the feature's system prompt first
+	openai.Tooling                  // as it goes upstream
+	Inputs         []string         // of a call that embeds them
+	Input          int64            // tokens, system prompt and framing included: exact, or an upper bound
+	MaxOutput      int64            // tokens
+	Dropped        int              // characters that were cut off an anonymous caller's input
+	TooMuch        bool             // some of them because the input was too long, not of too many messages
+	Worst          Amount
 	// End is when the call ends at the latest, by the real clock. The settle has
 	// SettleMargin after it.
 	End time.Time

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -40,4 +41,14 @@ func Encode(v any) []byte {
 		panic(err)
 	}
 	return b
+}
+
+// plain makes JSON in which <, > and & stand as they are. Whoever encodes around it decides
+// whether they do in the end.
+func plain(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), err
 }

@@ -18,7 +18,9 @@ type ChatRequest struct {
 	Stream              bool          `json:"stream,omitempty"`
 	StreamOptions       StreamOptions `json:"stream_options,omitzero"`
 	Sampling
-	ResponseFormat json.RawMessage `json:"response_format,omitempty"` // valid JSON for something beyond text, or nil
+	Tooling
+	ResponseFormat  json.RawMessage `json:"response_format,omitempty"`  // valid JSON for something beyond text, or nil
+	ReasoningEffort string          `json:"reasoning_effort,omitempty"` // one of Efforts
 }
 
 // StreamOptions are wishes of a caller who streams.

@@ -39,16 +39,19 @@ type Reply struct {
 	Role    string  `json:"role"`
 	Content *string `json:"content"`
 	Refusal *string `json:"refusal"`
+	// ToolCalls are whole.
+	ToolCalls ToolCalls `json:"tool_calls,omitempty"`
 	// Reasoning is no field of OpenAI's, but the one in which most servers tell it.
 	Reasoning string `json:"reasoning_content,omitempty"`
 }
 
 // Delta is what a chunk adds to the message of an answer.
 type Delta struct {
-	Role      string  `json:"role,omitempty"`
-	Content   *string `json:"content,omitempty"`
-	Refusal   *string `json:"refusal,omitempty"`
-	Reasoning string  `json:"reasoning_content,omitempty"` // as in Reply
+	Role      string          `json:"role,omitempty"`
+	Content   *string         `json:"content,omitempty"`
+	Refusal   *string         `json:"refusal,omitempty"`
+	ToolCalls []ToolCallDelta `json:"tool_calls,omitempty"`
+	Reasoning string          `json:"reasoning_content,omitempty"` // as in Reply
 }
 
 // Usage counts the tokens of a call.

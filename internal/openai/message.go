@@ -7,10 +7,66 @@ import (
 	"strings"
 )
 
-// Message is one turn of the conversation, as text.
+// Message is one turn of the conversation.
 type Message struct {
-	Role    string `json:"role"` // system, developer, user or assistant
-	Content string `json:"content"`
+	Role       string    // system, developer, user, assistant or tool
+	Content    string    // all of its text
+	Images     []Image   // of a user, in the order in which they stand in Content
+	ToolCalls  ToolCalls // of an assistant
+	ToolCallID string    // of a tool: which call Content is the result of
+}
+
+// MarshalJSON writes m as OpenAI's API has it: the content as text, or as parts where there
+// are images among it, or as null where there are only calls of tools.
+func (m Message) MarshalJSON() ([]byte, error) {
+	wire := struct {
+		Role       string    `json:"role"`
+		Content    any       `json:"content"`
+		ToolCalls  ToolCalls `json:"tool_calls,omitempty"`
+		ToolCallID string    `json:"tool_call_id,omitempty"`
+	}{Role: m.Role, Content: m.Content, ToolCalls: m.ToolCalls, ToolCallID: m.ToolCallID}
+	switch {
+	case len(m.Images) > 0:
+		wire.Content = m.parts()
+	case len(m.ToolCalls) > 0 && m.Content == "":
+		wire.Content = nil
+	}
+	return plain(wire)
+}
+
+// Split gives the content in its order: each text that is not empty to text, each image to
+// image.
+func (m Message) Split(text func(string), image func(Image)) {
+	said := 0
+	for _, i := range m.Images {
+		if at := min(i.At, len(m.Content)); at > said {
+			text(m.Content[said:at])
+			said = at
+		}
+		image(i)
+	}
+	if said < len(m.Content) {
+		text(m.Content[said:])
+	}
+}
+
+func (m Message) parts() (list []any) {
+	type imageURL struct {
+		URL    string `json:"url"`
+		Detail string `json:"detail,omitempty"`
+	}
+	m.Split(func(text string) {
+		list = append(list, struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		}{"text", text})
+	}, func(i Image) {
+		list = append(list, struct {
+			Type string   `json:"type"`
+			URL  imageURL `json:"image_url"`
+		}{"image_url", imageURL{i.URL, i.Detail}})
+	})
+	return list
 }
 
 // IsInstruction reports whether m tells the model how to behave, and is no side of the

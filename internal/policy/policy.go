@@ -21,6 +21,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
@@ -104,6 +105,8 @@ type Model struct {
 	MaxTokensField string // only of kind openai: max_tokens or max_completion_tokens; OpenAI's own has the latter by default
 	Stream         bool   // it is asked to stream, whatever the caller wants; as the provider by default
 	Prices         price.Table
+	Embeds         bool            // it makes vectors of texts, and answers nothing else
+	Images         *ImageTokens    // what images cost; nil: it takes none
 	Extra          json.RawMessage // an object, whose fields are added to each request; nil: none
 }
 
@@ -117,13 +120,31 @@ type Feature struct {
 	Tiers               []string // as configured; empty: all
 	AllowSystem         bool     // callers may send system and developer messages
 	AllowResponseFormat bool
-	Reasoning           bool   // callers get the text of the model's reasoning, too
-	Quota               *Limit // nil: none; named like the feature
+	AllowTools          bool  // callers may send function tools
+	AllowImages         bool  // callers may send images as data URLs
+	AllowImageURLs      bool  // and as addresses from which the provider fetches them
+	MaxImages           int64 // of a call; 0: none
+	MaxInputs           int64 // texts of a call that embeds them; 0: Model does not
+	// Tools are the owner's own, offered where the caller sends none; callers cannot
+	// change them.
+	Tools []openai.Tool
+	// Efforts are what callers may ask for as reasoning_effort, from the least on; nil:
+	// nothing.
+	Efforts   []string
+	Reasoning bool   // callers get the text of the model's reasoning, too
+	Quota     *Limit // nil: none; named like the feature
 }
 
 // AllowedFor reports whether callers of the tier may use f.
 func (f *Feature) AllowedFor(tier string) bool {
 	return len(f.Tiers) == 0 || slices.Contains(f.Tiers, tier)
+}
+
+// ImageTokens is what an image costs of a model's input, at most. Either Rule is set, or
+// Low and High are.
+type ImageTokens struct {
+	Low, High int64  // tokens, at the detail that is asked for
+	Rule      string // how the provider reckons it of the pixels
 }
 
 // Unit is what a limit counts.
@@ -152,7 +173,9 @@ type Tier struct {
 	MaxInputTokens  int64 // system prompt and framing included
 	MaxMessages     int64
 	MaxOutputTokens int64
-	MaxInFlight     int // calls at a time, of one identity
+	MaxImages       int64 // of a call, on top of what the feature says
+	MaxTools        int64 // of a caller's own, likewise
+	MaxInFlight     int   // calls at a time, of one identity
 
 	Tokens, Requests, Spend *Limit // nil: no such limit; at least one is set
 

@@ -24,14 +24,14 @@ func inOnePiece(ctx context.Context, status int, begun bool, part Part, err erro
 		return &whole{part, io.EOF}, nil
 	}
 	err = failed(ctx, status, begun, err)
-	if part == (Part{}) {
+	if part.isZero() {
 		return nil, err
 	}
 	return &whole{part, err}, nil
 }
 
 func (w *whole) Next() (Part, error) {
-	if p := w.part; p != (Part{}) {
+	if p := w.part; !p.isZero() {
 		w.part = Part{}
 		return p, nil
 	}
@@ -125,7 +125,7 @@ func (s *stream) Next() (Part, error) {
 		case end:
 			s.rest()
 			return s.finish(p, io.EOF)
-		case p != (Part{}):
+		case !p.isZero():
 			return p, nil
 		case idle == maxIdle:
 			return s.cut(p, errIdle)
@@ -212,7 +212,7 @@ func (s *stream) finish(last Part, err error) (Part, error) {
 	} else {
 		last.AtLeast = r.last
 	}
-	if last != (Part{}) {
+	if !last.isZero() {
 		return last, nil
 	}
 	return Part{}, err

@@ -84,7 +84,10 @@ func newOpenAIRequest(req Request) (*openai.ChatRequest, error) {
 		Stream:         req.Stream,
 		StreamOptions:  openai.StreamOptions{IncludeUsage: req.Stream},
 		Sampling:       req.Sampling,
+		Tooling:        req.Tooling,
 		ResponseFormat: req.ResponseFormat,
+
+		ReasoningEffort: req.ReasoningEffort,
 	}
 	// A server ignores the field that it does not know, and with it the cap: so
 	// there is no default.

@@ -246,8 +246,8 @@ func saysError(raw json.RawMessage) bool {
 	return false
 }
 
-// says reports whether there is some text in p.
-func (p *Part) says() bool { return p.Content != "" || p.Refusal != "" }
+// says reports whether there is some text in p, or a call of a tool.
+func (p *Part) says() bool { return p.Content != "" || p.Refusal != "" || len(p.ToolCalls) > 0 }
 
 // tell adds to p the text of the first that has some: of messages, then of c's own.
 func (c *choice) tell(p *Part, messages ...*message) {

@@ -85,15 +85,16 @@ func call(ctx context.Context, t *testing.T, p Provider, req Request) (Part, err
 			if _, again := a.Next(); again != err {
 				t.Errorf("after %v comes %v", err, again)
 			}
-			check.Equal(t, p, (Part{}), "%v together with", err)
+			check.That(t, p.isZero(), "%v together with %+v", err, p)
 			wantSafe(t, err)
 			return all, err
 		}
-		check.That(t, p != (Part{}), "empty part")
+		check.That(t, !p.isZero(), "empty part")
 		check.That(t, all.Usage == nil && all.AtLeast == nil, "after the usage comes %+v", p)
 		all.Content += p.Content
 		all.Refusal += p.Refusal
 		all.Reasoning += p.Reasoning
+		all.ToolCalls = append(all.ToolCalls, p.ToolCalls...)
 		all.FinishReason += p.FinishReason
 		all.UnknownReason += p.UnknownReason
 		all.Usage, all.AtLeast = p.Usage, p.AtLeast

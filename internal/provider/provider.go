@@ -33,7 +33,9 @@ type Request struct {
 	MaxTokensField  string // OpenAI: max_tokens or max_completion_tokens, as the model wants it
 	Stream          bool
 	openai.Sampling
-	ResponseFormat json.RawMessage // valid JSON, or nil
+	openai.Tooling
+	ResponseFormat  json.RawMessage // valid JSON, or nil
+	ReasoningEffort string          // one of openai.Efforts; "": not said
 	// Extra is an object of fields that are sent beside the client's own, and names none of
 	// those; nil: none. To Bedrock they are additionalModelRequestFields.
 	Extra json.RawMessage
@@ -65,10 +67,12 @@ type Answer interface {
 type Part struct {
 	Content string
 	Refusal string
+	// ToolCalls are calls that the model asks for, or pieces of some.
+	ToolCalls []openai.ToolCall
 	// Reasoning is what the model thought on the way to its text: no part of the
 	// answer, and by itself nothing that a caller has got.
 	Reasoning string
-	// FinishReason is in OpenAI's words: stop, length or content_filter. A reason that
+	// FinishReason is in OpenAI's words: stop, length, tool_calls or content_filter. A reason that
 	// means failure is an *Error instead.
 	FinishReason string
 	// UnknownReason is the provider's own word for a reason that nobody knows, which is
@@ -81,6 +85,11 @@ type Part struct {
 	// AtLeast is the last report of an answer that ends without Usage, since content
 	// came after the report: valid, at most once, at the end. No less was billed.
 	AtLeast *price.Usage
+}
+
+// isZero reports whether p has nothing.
+func (p *Part) isZero() bool {
+	return !p.says() && p.Reasoning == "" && p.FinishReason == "" && p.UnknownReason == "" && p.Usage == nil && p.AtLeast == nil
 }
 
 // Failure says in which way a call failed.

@@ -84,6 +84,8 @@ func outgoing(req *openai.ChatRequest, call *admission.Call, m *policy.Model) pr
 		MaxOutputTokens: int(call.MaxOutput),
 		Stream:          m.Stream,
 		Sampling:        req.Sampling,
+		Tooling:         call.Tooling,
+		ReasoningEffort: req.ReasoningEffort,
 		ResponseFormat:  req.ResponseFormat,
 		Extra:           m.Extra,
 	}
