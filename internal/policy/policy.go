@@ -21,6 +21,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tokenfuse/tokenfuse/internal/count"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
@@ -106,7 +107,7 @@ type Model struct {
 	Stream         bool   // it is asked to stream, whatever the caller wants; as the provider by default
 	Prices         price.Table
 	Embeds         bool            // it makes vectors of texts, and answers nothing else
-	Images         *ImageTokens    // what images cost; nil: it takes none
+	Images         *count.Images   // what images cost; nil: it takes none
 	Extra          json.RawMessage // an object, whose fields are added to each request; nil: none
 }
 
@@ -138,13 +139,6 @@ type Feature struct {
 // AllowedFor reports whether callers of the tier may use f.
 func (f *Feature) AllowedFor(tier string) bool {
 	return len(f.Tiers) == 0 || slices.Contains(f.Tiers, tier)
-}
-
-// ImageTokens is what an image costs of a model's input, at most. Either Rule is set, or
-// Low and High are.
-type ImageTokens struct {
-	Low, High int64  // tokens, at the detail that is asked for
-	Rule      string // how the provider reckons it of the pixels
 }
 
 // Unit is what a limit counts.
