@@ -3,7 +3,6 @@ package chatapi
 import (
 	"errors"
 	"io"
-	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/admission"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
@@ -14,27 +13,17 @@ import (
 
 // usage is what the caller is held to: what the provider reported, or else what we
 // counted.
-func (x *exchange) usage() *openai.Usage {
+func (x *exchange) usage() price.Usage {
 	if u := x.meter.Usage; u != nil && !x.meter.Overran {
-		return openai.UsageOf(*u)
+		return *u
 	}
-	return openai.UsageOf(price.Usage{Input: x.meter.Input, Output: x.meter.Output})
-}
-
-func (x *exchange) completion(object string) openai.Completion {
-	return openai.Completion{
-		ID:      "chatcmpl-" + x.admission.ID(),
-		Object:  object,
-		Created: x.admission.Start().Unix(),
-		Model:   x.entry.feature,
-		Choices: []openai.Choice{},
-	}
+	return price.Usage{Input: x.meter.Input, Output: x.meter.Output}
 }
 
 // begin sets the headers of a stream. From then on a failure is an event.
 func (x *exchange) begin() {
 	x.success("text/event-stream; charset=utf-8")
-	x.entry.streaming = true
+	x.entry.streaming = x.form
 }
 
 // success sets the headers of an admitted call.
@@ -47,7 +36,7 @@ func (x *exchange) success(contentType string) {
 
 // buffer answers in one piece.
 func (x *exchange) buffer(answer provider.Answer) *openai.Error {
-	var content, refusal, reasoning strings.Builder
+	var all reply
 	for {
 		p, err := x.next(answer)
 		if errors.Is(err, io.EOF) {
@@ -56,22 +45,13 @@ func (x *exchange) buffer(answer provider.Answer) *openai.Error {
 		if err != nil {
 			return x.failed(err)
 		}
-		content.WriteString(p.Content)
-		refusal.WriteString(p.Refusal)
-		reasoning.WriteString(p.Reasoning)
+		all.add(p)
 	}
 	_ = answer.Close() // before the settle: the last of the call that can go wrong
 	x.meter.Ending = admission.Completed
 	x.settle()
 	x.success("application/json")
-	m := openai.Reply{Role: "assistant", Content: new(content.String()), Reasoning: reasoning.String()}
-	if refusal.Len() > 0 {
-		m.Refusal = new(refusal.String())
-	}
-	c := x.completion(openai.WholeObject)
-	c.Choices = []openai.Choice{{Message: &m, FinishReason: &x.meter.FinishReason}}
-	c.Usage, c.Notice = x.usage(), x.empty()
-	_, _ = x.w.Write(openai.Encode(c)) // a caller that has gone is charged all the same
+	_, _ = x.w.Write(openai.Encode(x.form.whole(x, &all))) // a caller that has gone is charged all the same
 	return nil
 }
 
@@ -86,10 +66,10 @@ func (x *exchange) stream(answer provider.Answer) *openai.Error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return x.failed(err)
 	}
-	ok := x.chunk(&openai.Delta{Role: "assistant", Content: new("")})
+	ok := x.form.open(x)
 	for ok && err == nil {
 		if shows(p) {
-			if ok = x.chunk(deltaOf(p)); !ok {
+			if ok = x.form.part(x, p); !ok {
 				break
 			}
 			x.meter.Delivered = x.meter.Text // reasoning by itself is nothing that the caller has got
@@ -109,21 +89,14 @@ func (x *exchange) stream(answer provider.Answer) *openai.Error {
 	// which Lambda may freeze the process.
 	x.meter.Ending = admission.Completed
 	x.settle()
-	last := x.completion(openai.ChunkObject)
-	last.Choices, last.Notice = []openai.Choice{{Delta: &openai.Delta{}, FinishReason: &x.meter.FinishReason}}, x.empty()
-	if x.req.StreamOptions.IncludeUsage {
-		x.out.event(openai.Encode(last))
-		last = x.completion(openai.ChunkObject)
-		last.Usage = x.usage()
-	}
-	last.Limits = views(x.admission.Left())
-	x.out.event(openai.Encode(last))
-	x.out.event([]byte(openai.Done))
+	x.form.end(x)
 	return nil
 }
 
-// shows reports whether a part has something for the caller to read.
-func shows(p provider.Part) bool { return p.Content != "" || p.Refusal != "" || p.Reasoning != "" }
+// shows reports whether a part has something for the caller.
+func shows(p provider.Part) bool {
+	return p.Content != "" || p.Refusal != "" || len(p.ToolCalls) > 0 || p.Reasoning != ""
+}
 
 func views(left []limits.Seen) []limits.View {
 	list := make([]limits.View, len(left))
@@ -131,22 +104,4 @@ func views(left []limits.Seen) []limits.View {
 		list[i] = l.View()
 	}
 	return list
-}
-
-// deltaOf is a part's text as a chunk carries it.
-func deltaOf(p provider.Part) *openai.Delta {
-	d := &openai.Delta{Reasoning: p.Reasoning}
-	if p.Content != "" {
-		d.Content = &p.Content
-	}
-	if p.Refusal != "" {
-		d.Refusal = &p.Refusal
-	}
-	return d
-}
-
-func (x *exchange) chunk(d *openai.Delta) bool {
-	c := x.completion(openai.ChunkObject)
-	c.Choices = append(c.Choices, openai.Choice{Delta: d})
-	return x.out.event(openai.Encode(c))
 }

@@ -13,6 +13,17 @@ import (
 
 // chat answers POST /v1/chat/completions.
 func (h *Handler) chat(w http.ResponseWriter, r *http.Request, e *entry) *openai.Error {
+	return h.complete(w, r, e, func(body []byte) (*openai.ChatRequest, form, *openai.Error) {
+		req, err := openai.ParseChat(body)
+		if err != nil {
+			return nil, nil, err
+		}
+		return req, chatForm{usage: req.StreamOptions.IncludeUsage}, nil
+	})
+}
+
+// complete answers a request that parse reads: it is the same for every API.
+func (h *Handler) complete(w http.ResponseWriter, r *http.Request, e *entry, parse func(body []byte) (*openai.ChatRequest, form, *openai.Error)) *openai.Error {
 	body, apiErr := openai.ReadBody(r)
 	if apiErr != nil {
 		return apiErr
@@ -22,7 +33,7 @@ func (h *Handler) chat(w http.ResponseWriter, r *http.Request, e *entry) *openai
 		return apiErr
 	}
 	e.identify(id)
-	req, apiErr := openai.ParseChat(body)
+	req, form, apiErr := parse(body)
 	if apiErr != nil {
 		return apiErr
 	}
@@ -34,7 +45,7 @@ func (h *Handler) chat(w http.ResponseWriter, r *http.Request, e *entry) *openai
 	if apiErr != nil {
 		return apiErr
 	}
-	return h.exchange(w, r, e, id, req, a)
+	return h.exchange(w, r, e, id, req, form, a)
 }
 
 // prepare finds what the model field names and holds the request against its caps.

@@ -26,6 +26,7 @@ type exchange struct {
 	entry     *entry
 	identity  identity
 	req       *openai.ChatRequest
+	form      form
 	admission *admission.Admission
 	meter     admission.Meter // of whoever was asked last
 	called    time.Time       // when the provider was
@@ -33,10 +34,10 @@ type exchange struct {
 }
 
 // exchange calls, settles and answers.
-func (h *Handler) exchange(w http.ResponseWriter, r *http.Request, e *entry, id identity, req *openai.ChatRequest, a *admission.Admission) *openai.Error {
+func (h *Handler) exchange(w http.ResponseWriter, r *http.Request, e *entry, id identity, req *openai.ChatRequest, f form, a *admission.Admission) *openai.Error {
 	ctx, rc := r.Context(), http.NewResponseController(w)
 	_ = rc.SetWriteDeadline(a.Call.End.Add(stallMargin)) // not every writer has one
-	x := &exchange{h: h, w: w, rc: rc, ctx: ctx, entry: e, identity: id, req: req, admission: a, meter: a.Meter(ctx, a.Call.Offer.Candidates[0]), called: time.Now()}
+	x := &exchange{h: h, w: w, rc: rc, ctx: ctx, entry: e, identity: id, req: req, form: f, admission: a, meter: a.Meter(ctx, a.Call.Offer.Candidates[0]), called: time.Now()}
 	defer x.settle() // on every way out, a panic included
 	callCtx, cancel := context.WithDeadline(ctx, a.Call.End)
 	defer cancel()

@@ -112,14 +112,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answerFailure answers with an error, as an event if the answer is a stream.
+// answerFailure answers with an error, in the form of the stream if the answer is one.
 func answerFailure(w http.ResponseWriter, e *entry, err *openai.Error) {
 	e.outcome, e.reason = string(err.Code), err.Reason
 	if err.Denied != nil {
 		e.limit = err.Denied.Limit
 	}
-	if e.streaming {
-		_, _ = w.Write(openai.Event(err.Envelope())) // a client that has gone needs no answer
+	if e.streaming != nil {
+		_, _ = w.Write(e.streaming.failure(err)) // a client that has gone needs no answer
 		return
 	}
 	err.Write(w)

@@ -25,7 +25,7 @@ type entry struct {
 	outcome   string               // answered, or the code of an error
 	reason    string               // of a 401: one of auth's
 	bill      admission.Bill       // what it came to
-	streaming bool                 // the answer has begun as a stream
+	streaming form                 // of an answer that has begun as a stream; nil: it has not
 	start     time.Time
 	limit     string        // that denied
 	asking    time.Duration // how long the admission took: store and pools
