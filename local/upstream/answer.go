@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -11,19 +12,24 @@ import (
 type markers struct {
 	fail                            string // "" or what follows fail:
 	long, billed                    bool
-	cached, reasoning, over, report int // tokens; 0: not asked for
+	cached, reasoning, over, report int      // tokens; 0: not asked for
+	tools                           []string // names of tools to be called
+	calls                           int      // how many tools are to be called; 0: not asked for
 }
 
-var markerPattern = regexp.MustCompile(`\[\[(?:fail:([45]\d\d|timeout|stall|cut|error|nofinish|nousage|empty)|(long|billed)|(cached|reasoning|over|usage):(\d{1,9}))\]\]`)
+var markerPattern = regexp.MustCompile(`\[\[(?:fail:([45]\d\d|timeout|stall|cut|error|nofinish|nousage|empty)|(long|billed)|(cached|reasoning|over|usage|tools):(\d{1,9})|tool:([a-zA-Z0-9_-]{1,64}))\]\]`)
 
-// readMarkers finds the markers in text. Of several of one kind the last counts.
+// readMarkers finds the markers in text. Of several of one kind the last counts, but
+// every tool that is named.
 func readMarkers(text string) markers {
 	var m markers
 	for _, found := range markerPattern.FindAllStringSubmatch(text, -1) {
 		n, _ := strconv.Atoi(found[4])
 		switch found[2] + found[3] {
 		case "":
-			m.fail = found[1]
+			if m.fail = cmp.Or(found[1], m.fail); found[5] != "" {
+				m.tools = append(m.tools, found[5])
+			}
 		case "long":
 			m.long = true
 		case "billed":
@@ -36,6 +42,8 @@ func readMarkers(text string) markers {
 			m.over = min(n, maxOutput)
 		case "usage":
 			m.report = n
+		case "tools":
+			m.calls = min(n, maxTools)
 		}
 	}
 	return m
@@ -49,10 +57,33 @@ func (m markers) status() int {
 
 // answer is what the made-up model says.
 type answer struct {
-	tokens    []string // together the text
-	sent      int      // so many of them are streamed
-	reasoning int      // tokens spent before it
-	finish    string   // finish_reason
+	pieces    []piece // one for each token, as a rule
+	sent      int     // so many of them are streamed
+	reasoning int     // tokens spent before it
+	finish    string  // finish_reason
+}
+
+// piece is a part of an answer, as a stream tells it.
+type piece struct {
+	cost int // output tokens
+	text string
+	call *toolCall // begins a call; the texts after it are its arguments
+}
+
+// output is what the answer costs, in tokens.
+func (a *answer) output() int64 {
+	n := a.reasoning
+	for _, p := range a.pieces {
+		n += p.cost
+	}
+	return int64(n)
+}
+
+// say adds texts of one token each.
+func (a *answer) say(texts []string) {
+	for _, text := range texts {
+		a.pieces = append(a.pieces, piece{cost: 1, text: text})
+	}
 }
 
 // The texts are made of words and signs that are each one token of o200k_base,
@@ -60,61 +91,78 @@ type answer struct {
 const (
 	shortText = "This is the built-in upstream, which stands in for a model provider. No model was asked and no money was spent. " +
 		"Your request came with these numbers: messages %d, input tokens %d, output tokens at most %d. " +
-		"Set the key of the provider to get real answers."
+		"%sSet the key of the provider to get real answers."
 	longText = " It goes on, since a long answer was asked for, and only the limit of the output can end it."
 )
 
 var splitPattern = regexp.MustCompile(`[ -]?[A-Za-z]+|[0-9]{1,3}|[,.:]| `)
 
+// words splits a text of such words and signs into its tokens.
+func words(text string) []string { return splitPattern.FindAllString(text, -1) }
+
 // compose makes the answer to req, within its cap unless a marker says that it is
-// ignored. It depends on nothing else.
-func (u *Upstream) compose(req *request, prompt int, m markers) answer {
+// ignored. It depends on nothing else. id is that of the answer.
+func (u *Upstream) compose(req *request, prompt int, m markers, id string) answer {
 	most := req.maxOutputTokens()
 	if m.over > 0 {
 		most, m.long = m.over, true
 	}
 	a := answer{reasoning: min(m.reasoning, most), finish: "stop"}
 	room := most - a.reasoning
-	if req.json != "" && !m.long {
-		u.composeJSON(&a, req.json, room)
-	} else {
-		a.tokens = splitPattern.FindAllString(fmt.Sprintf(shortText, len(req.Messages), prompt, most), -1)
-	}
-	if m.long {
-		more := splitPattern.FindAllString(longText, -1)
-		for len(a.tokens) <= room {
-			a.tokens = append(a.tokens, more...)
+	switch called := req.called(m); {
+	case len(called) > 0:
+		u.callTools(&a, called, req.choice.mode == "", m.long, room, id)
+	case req.json != "" && !m.long:
+		texts, whole := u.split(req.json, room)
+		if a.say(texts); !whole {
+			a.finish = "length"
 		}
-	}
-	if len(a.tokens) > room {
-		a.tokens, a.finish = a.tokens[:room], "length"
+	default:
+		texts := words(fmt.Sprintf(shortText, len(req.Messages), prompt, most, told(req.results())))
+		if m.long {
+			texts = goOn(texts, room)
+		}
+		if len(texts) > room {
+			texts, a.finish = texts[:room], "length"
+		}
+		a.say(texts)
 	}
 	switch m.fail {
 	case "cut", "stall", "error":
-		a.sent = min(len(a.tokens), max(3, len(a.tokens)/2))
+		a.sent = min(len(a.pieces), max(3, len(a.pieces)/2))
 	default:
-		a.sent = len(a.tokens)
+		a.sent = len(a.pieces)
 	}
 	if m.fail == "error" {
-		a.tokens, a.finish = a.tokens[:a.sent], "error"
+		a.pieces, a.finish = a.pieces[:a.sent], "error"
 	}
 	return a
 }
 
-// composeJSON makes an answer of any text, within room. Its pieces are as many as its
-// tokens, but are cut where they come out even: what is billed is exact.
-func (u *Upstream) composeJSON(a *answer, text string, room int) {
-	if u.tokenizer.Count(text) > room {
-		text, a.finish = u.tokenizer.Cut(text, room), "length"
+// goOn adds words until there are more texts than room.
+func goOn(texts []string, room int) []string {
+	for more := words(longText); len(texts) <= room; {
+		texts = append(texts, more...)
 	}
+	return texts
+}
+
+// split gives as many pieces of any text as it has tokens, but cut where they come out
+// even: what is billed is exact. If the text has more tokens than room, it is not whole.
+func (u *Upstream) split(text string, room int) (texts []string, whole bool) {
 	n := u.tokenizer.Count(text)
+	if whole = n <= room; !whole {
+		text = u.tokenizer.Cut(text, room)
+		n = u.tokenizer.Count(text)
+	}
 	from := 0
 	for i := range n {
 		to := len(text) * (i + 1) / n
 		for to < len(text) && !utf8.RuneStart(text[to]) {
 			to++
 		}
-		a.tokens = append(a.tokens, text[from:to])
+		texts = append(texts, text[from:to])
 		from = to
 	}
+	return texts, whole
 }

@@ -4,14 +4,17 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
+// maxKept bounds the body that is kept of a call, in bytes.
+const maxKept = 64 << 10
+
 // Call is one valid request and what it cost.
 type Call struct {
+	Body            []byte // as it came; nil if it has more than 64 KiB
 	Model           string
-	Messages        []openai.Message
+	Messages        []Message
 	MaxOutputTokens int
 	MaxTokensField  string // max_tokens or max_completion_tokens
 	Stream          bool
@@ -19,6 +22,9 @@ type Call struct {
 	Status          int         // HTTP status of the answer, 0 while there is none
 	Billed          price.Usage // so far, while the call lasts
 }
+
+// Message is a message of a chat. Its parts are one text.
+type Message struct{ Role, Content string }
 
 // Calls gives the last calls, the oldest first.
 func (u *Upstream) Calls() []Call { return u.log.list() }
@@ -40,7 +46,7 @@ type callLog struct {
 	total price.Usage
 }
 
-func (l *callLog) add(req *request, prompt int) *Call {
+func (l *callLog) add(req *request, body []byte, prompt int) *Call {
 	c := &Call{
 		Model:           req.Model,
 		MaxOutputTokens: req.maxOutputTokens(),
@@ -48,11 +54,14 @@ func (l *callLog) add(req *request, prompt int) *Call {
 		Stream:          req.Stream,
 		PromptTokens:    prompt,
 	}
+	if len(body) <= maxKept {
+		c.Body = body
+	}
 	if req.MaxTokens != nil {
 		c.MaxTokensField = "max_tokens"
 	}
 	for _, m := range req.Messages {
-		c.Messages = append(c.Messages, openai.Message{Role: m.Role, Content: *m.Content})
+		c.Messages = append(c.Messages, Message{Role: m.Role, Content: m.text})
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
@@ -18,14 +17,14 @@ type reply struct {
 	envelope envelope
 	answer   answer
 	usage    price.Usage
-	fail     string       // as in markers
-	spend    func() error // makes one token of the text
+	fail     string                 // as in markers
+	spend    func(tokens int) error // makes tokens of the answer
 }
 
 // whole sends it in one piece.
 func (r *reply) whole() error {
-	for range r.answer.tokens {
-		if err := r.spend(); err != nil {
+	for _, p := range r.answer.pieces {
+		if err := r.spend(p.cost); err != nil {
 			return err
 		}
 	}
@@ -33,10 +32,7 @@ func (r *reply) whole() error {
 		return r.stall()
 	}
 	r.envelope.Object = "chat.completion"
-	r.envelope.Choices = []choice{{
-		Message:      &message{Role: "assistant", Content: ptr(strings.Join(r.answer.tokens, ""))},
-		FinishReason: r.finish(),
-	}}
+	r.envelope.Choices = []choice{{Message: r.answer.message(), FinishReason: r.finish()}}
 	if r.fail != "nousage" {
 		r.envelope.Usage = wireUsage(r.usage)
 	}
@@ -58,14 +54,26 @@ func (r *reply) stream(withUsage bool) error {
 	if withUsage {
 		r.envelope.Usage = json.RawMessage("null") // in every chunk but the last
 	}
-	if err := r.chunk(message{Role: "assistant", Content: ptr("")}, nil); err != nil {
+	if err := r.chunk(r.answer.opening(), nil); err != nil {
 		return err
 	}
-	for _, token := range r.answer.tokens[:r.answer.sent] {
-		if err := r.spend(); err != nil {
+	var open *int // the call that texts belong to
+	for _, p := range r.answer.pieces[:r.answer.sent] {
+		if err := r.spend(p.cost); err != nil {
 			return err
 		}
-		if err := r.chunk(message{Content: &token}, nil); err != nil {
+		d := delta{Content: p.text}
+		switch {
+		case p.call != nil:
+			open = p.call.Index
+			d = delta{ToolCalls: []toolCall{*p.call}}
+		case open != nil:
+			d = delta{ToolCalls: []toolCall{{Index: open, Function: functionCall{Arguments: p.text}}}}
+		}
+		if p.call == nil && p.text == "" {
+			continue
+		}
+		if err := r.chunk(d, nil); err != nil {
 			return err
 		}
 	}
@@ -75,7 +83,7 @@ func (r *reply) stream(withUsage bool) error {
 	case "stall":
 		return r.stall()
 	}
-	if err := r.chunk(message{}, r.finish()); err != nil {
+	if err := r.chunk(delta{}, r.finish()); err != nil {
 		return err
 	}
 	if withUsage {
@@ -87,8 +95,8 @@ func (r *reply) stream(withUsage bool) error {
 	return r.event([]byte("[DONE]"))
 }
 
-func (r *reply) chunk(delta message, finish *string) error {
-	r.envelope.Choices = []choice{{Delta: &delta, FinishReason: finish}}
+func (r *reply) chunk(delta any, finish *string) error {
+	r.envelope.Choices = []choice{{Delta: delta, FinishReason: finish}}
 	return r.event(encode(r.envelope))
 }
 
@@ -117,4 +125,33 @@ func (r *reply) stall() error {
 func (r *reply) cut() {
 	_ = http.NewResponseController(r.w).Flush()
 	panic(http.ErrAbortHandler)
+}
+
+// message is the answer in one piece.
+func (a *answer) message() message {
+	m := message{Role: "assistant"}
+	texts := [][]byte{nil} // the content, and the arguments of each call
+	for _, p := range a.pieces {
+		if p.call != nil {
+			m.ToolCalls = append(m.ToolCalls, toolCall{ID: p.call.ID, Type: p.call.Type, Function: p.call.Function})
+			texts = append(texts, nil)
+		}
+		texts[len(texts)-1] = append(texts[len(texts)-1], p.text...)
+	}
+	if m.ToolCalls == nil {
+		m.Content = ptr(string(texts[0]))
+	}
+	for i := range m.ToolCalls {
+		m.ToolCalls[i].Function.Arguments = string(texts[i+1])
+	}
+	return m
+}
+
+// opening is what a stream begins with.
+func (a *answer) opening() message {
+	m := message{Role: "assistant", Content: ptr("")}
+	if len(a.pieces) > 0 && a.pieces[0].call != nil {
+		m.Content = nil
+	}
+	return m
 }

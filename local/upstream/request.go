@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,20 +26,19 @@ type request struct {
 	StreamOptions       *struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
-	Temperature      *float64        `json:"temperature"`
-	TopP             *float64        `json:"top_p"`
-	PresencePenalty  *float64        `json:"presence_penalty"`
-	FrequencyPenalty *float64        `json:"frequency_penalty"`
-	Seed             *int64          `json:"seed"`
-	Stop             []string        `json:"stop"`
-	ResponseFormat   *responseFormat `json:"response_format"`
+	Temperature       *float64        `json:"temperature"`
+	TopP              *float64        `json:"top_p"`
+	PresencePenalty   *float64        `json:"presence_penalty"`
+	FrequencyPenalty  *float64        `json:"frequency_penalty"`
+	Seed              *int64          `json:"seed"`
+	Stop              []string        `json:"stop"`
+	ResponseFormat    *responseFormat `json:"response_format"`
+	Tools             []tool          `json:"tools"`
+	ToolChoice        json.RawMessage `json:"tool_choice"`
+	ParallelToolCalls *bool           `json:"parallel_tool_calls"`
 
-	json string // the answer, if it must be JSON
-}
-
-type requestMessage struct {
-	Role    string  `json:"role"`
-	Content *string `json:"content"`
+	json   string // the answer, if it must be JSON
+	choice toolChoice
 }
 
 type responseFormat struct {
@@ -75,6 +73,7 @@ func (f *responseFormat) answer() (string, *problem) {
 var names = []string{
 	"model", "messages", "max_tokens", "max_completion_tokens", "stream", "stream_options", "temperature", "top_p",
 	"presence_penalty", "frequency_penalty", "seed", "stop", "response_format",
+	"tools", "tool_choice", "parallel_tool_calls",
 }
 
 // maxOutputTokens is the cap, whichever field it came in.
@@ -88,57 +87,10 @@ func (r *request) maxOutputTokens() int {
 func (r *request) lastUserText() string {
 	for _, m := range slices.Backward(r.Messages) {
 		if m.Role == "user" {
-			return *m.Content
+			return m.text
 		}
 	}
 	return ""
-}
-
-// problem is an answer that refuses a request.
-type problem struct {
-	status                     int
-	kind, param, code, message string
-}
-
-var (
-	notFound         = &problem{http.StatusNotFound, "invalid_request_error", "", "not_found", "Unknown route."}
-	methodNotAllowed = &problem{http.StatusMethodNotAllowed, "invalid_request_error", "", "method_not_allowed", "Not allowed to use this method here."}
-	tooLarge         = &problem{http.StatusRequestEntityTooLarge, "invalid_request_error", "", "body_too_large", "The body is too large."}
-	notJSON          = &problem{http.StatusBadRequest, "invalid_request_error", "", "invalid_json", "The body is not a JSON object."}
-	mediaType        = &problem{http.StatusUnsupportedMediaType, "invalid_request_error", "", "unsupported_media_type", "Content-Type must be application/json."}
-	serverError      = &problem{http.StatusInternalServerError, "server_error", "", "server_error", "The server had an error while processing your request."}
-	rateLimited      = &problem{http.StatusTooManyRequests, "requests", "", "rate_limit_exceeded", "Rate limit reached. Please try again in 1s."}
-)
-
-// failing is the answer that fails with a status, though nothing is wrong.
-func failing(status int) *problem {
-	switch {
-	case status == serverError.status:
-		return serverError
-	case status == rateLimited.status:
-		return rateLimited
-	case status < 500:
-		return &problem{status, "invalid_request_error", "", "made_to_fail", "The request was made to fail."}
-	}
-	return &problem{status, "server_error", "", "made_to_fail", "The request was made to fail."}
-}
-
-func invalid(param, code, format string, args ...any) *problem {
-	return &problem{http.StatusBadRequest, "invalid_request_error", param, code, fmt.Sprintf(format, args...)}
-}
-
-func refuse(w http.ResponseWriter, p *problem) {
-	type details struct {
-		Message string  `json:"message"`
-		Type    string  `json:"type"`
-		Param   *string `json:"param"`
-		Code    string  `json:"code"`
-	}
-	d := details{Message: p.message, Type: p.kind, Code: p.code}
-	if p.param != "" {
-		d.Param = &p.param
-	}
-	writeJSON(w, p.status, encode(map[string]details{"error": d}))
 }
 
 // parse reads and checks a request, and gives its body too.
@@ -160,14 +112,8 @@ func parse(w http.ResponseWriter, r *http.Request) (*request, []byte, *problem) 
 		}
 	}
 	var req request
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields() // within the fields, too
-	if err := dec.Decode(&req); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
-			return nil, nil, invalid(wrong.Field, "invalid_type", "Invalid type for '%s'.", wrong.Field)
-		}
-		return nil, nil, invalid("", "invalid_value", "%s.", err)
+	if p := decode(body, &req, ""); p != nil {
+		return nil, nil, p
 	}
 	if p := req.check(); p != nil {
 		return nil, nil, p
@@ -182,13 +128,16 @@ func (r *request) check() *problem {
 	if len(r.Messages) == 0 {
 		return invalid("messages", "missing_required_parameter", "You must provide messages.")
 	}
-	for i, m := range r.Messages {
-		if !slices.Contains([]string{"system", "developer", "user", "assistant"}, m.Role) {
-			return invalid(fmt.Sprintf("messages[%d].role", i), "invalid_value", "Unknown role.")
+	for i := range r.Messages {
+		if p := r.Messages[i].check(fmt.Sprintf("messages[%d]", i)); p != nil {
+			return p
 		}
-		if m.Content == nil {
-			return invalid(fmt.Sprintf("messages[%d].content", i), "missing_required_parameter", "A message must have content.")
-		}
+	}
+	if p := checkOrder(r.Messages); p != nil {
+		return p
+	}
+	if p := r.checkTools(); p != nil {
+		return p
 	}
 	if (r.MaxTokens == nil) == (r.MaxCompletionTokens == nil) {
 		return invalid("max_tokens", "invalid_value", "Set exactly one of max_tokens and max_completion_tokens.")

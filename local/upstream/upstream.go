@@ -12,7 +12,15 @@
 // nothing fits, or nothing that the package can write, is 400. The answer is the
 // same each time, is cut at the output cap with finish_reason "length", and is
 // sent token by token. Usage is exact: input is counted with o200k_base as OpenAI
-// counts a chat, and the answer has as many pieces as it has tokens.
+// counts a chat with its tools, and the answer has as many pieces as it has tokens.
+//
+// The model calls a tool if tool_choice forces it to, or if the last message is a
+// user's and has a tool's name in it, or a word of four letters or more of a
+// tool's name ("weather" calls get_weather); of several tools, the first of these.
+// Its arguments are JSON that fits the parameters, or {} if the package can write
+// none. A call costs its name, its arguments and 4 tokens; a forced one only its
+// arguments, and ends with "stop" as OpenAI's does. After the results of tools
+// comes a text that tells the figures in them, so that an agent ends.
 //
 // Markers in the last user message change what happens:
 //
@@ -26,11 +34,13 @@
 //	[[fail:nofinish]] a complete answer without finish_reason: a stream fails by it
 //	[[fail:nousage]]  a complete answer without usage
 //	[[fail:empty]]    status 200 and an empty body or stream
+//	[[tool:NAME]]     the tool NAME is called, if it is offered; each of several
+//	[[tools:N]]       N tools are called at once, in their order and again
 //	[[long]]          an answer as long as the output cap, to the token; of text,
-//	                  also where JSON was asked for
+//	                  also where JSON was asked for, or of arguments that do not end
 //	[[cached:N]]      N input tokens, or all if they are fewer, come from a cache
 //	[[reasoning:N]]   N output tokens, or all, are spent on reasoning first
-//	[[over:N]]        an answer of N tokens of text, whatever the output cap
+//	[[over:N]]        a long answer of N tokens, whatever the output cap
 //	[[usage:N]]       usage that tells of N output tokens, whatever was made
 //	[[billed]]        what is refused with an error status is billed like an answer
 //
@@ -109,17 +119,16 @@ func (u *Upstream) complete(w http.ResponseWriter, r *http.Request) {
 		refuse(w, problem)
 		return
 	}
-	prompt := u.tokenizer.PerReply()
-	for _, m := range req.Messages {
-		prompt += u.tokenizer.PerMessage() + u.tokenizer.Count(*m.Content)
-	}
+	prompt := countPrompt(u.tokenizer, req)
 	marks := readMarkers(req.lastUserText())
-	call := u.log.add(req, prompt)
+	call := u.log.add(req, body, prompt)
+	digest := sha256.Sum256(body)
+	id := hex.EncodeToString(digest[:12])
 
 	ctx := r.Context()
-	answer := u.compose(req, prompt, marks)
+	answer := u.compose(req, prompt, marks, id)
 	usage := price.Usage{Input: int64(prompt), CachedInput: int64(min(marks.cached, prompt))}
-	output := price.Usage{Reasoning: int64(answer.reasoning), Output: int64(answer.reasoning + len(answer.tokens))}
+	output := price.Usage{Reasoning: int64(answer.reasoning), Output: answer.output()}
 	if status := marks.status(); status != 0 {
 		if marks.billed {
 			u.log.bill(call, usage)
@@ -164,19 +173,25 @@ func (u *Upstream) complete(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	digest := sha256.Sum256(body)
 	reply := reply{
 		w:   w,
 		ctx: ctx,
 		envelope: envelope{
-			ID:      "chatcmpl-" + hex.EncodeToString(digest[:12]),
+			ID:      "chatcmpl-" + id,
 			Created: u.options.Now().Unix(),
 			Model:   req.Model,
 		},
 		answer: answer,
 		usage:  usage,
 		fail:   marks.fail,
-		spend:  func() error { return spend(price.Usage{Output: 1}) },
+		spend: func(tokens int) error {
+			for range tokens {
+				if err := spend(price.Usage{Output: 1}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 	}
 	// Either fails only because the client has left.
 	if req.Stream {

@@ -19,16 +19,37 @@ type envelope struct {
 }
 
 type choice struct {
-	Index        int      `json:"index"`
-	Message      *message `json:"message,omitempty"`
-	Delta        *message `json:"delta,omitempty"`
-	Logprobs     *bool    `json:"logprobs"` // always null
-	FinishReason *string  `json:"finish_reason"`
+	Index        int     `json:"index"`
+	Message      any     `json:"message,omitempty"` // a message
+	Delta        any     `json:"delta,omitempty"`   // a message, which opens a stream, or a delta
+	Logprobs     *bool   `json:"logprobs"`          // always null
+	FinishReason *string `json:"finish_reason"`
 }
 
+// message is an answer in one piece. Its content is null if it only calls tools.
 type message struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+	Role      string     `json:"role"`
+	Content   *string    `json:"content"`
+	ToolCalls []toolCall `json:"tool_calls,omitempty"`
+}
+
+// delta is what a chunk adds to a message.
+type delta struct {
+	Content   string     `json:"content,omitempty"`
+	ToolCalls []toolCall `json:"tool_calls,omitempty"`
+}
+
+// toolCall is a call, or what a chunk adds to one: then it has an index.
+type toolCall struct {
+	Index    *int         `json:"index,omitempty"`
+	ID       string       `json:"id,omitempty"`
+	Type     string       `json:"type,omitempty"`
+	Function functionCall `json:"function"`
+}
+
+type functionCall struct {
+	Name      string `json:"name,omitempty"`
+	Arguments string `json:"arguments"`
 }
 
 func wireUsage(u price.Usage) json.RawMessage {

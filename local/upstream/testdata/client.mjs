@@ -1,0 +1,32 @@
+// OpenAI's client asks the built-in model for all that it can do. It prints one line for
+// each thing.
+import OpenAI from "openai";
+
+const openai = new OpenAI({ baseURL: process.argv[2] + "/v1", apiKey: "any", maxRetries: 0 });
+const chat = openai.chat.completions;
+const weather = {
+  name: "get_weather",
+  description: "The weather of a city.",
+  parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false },
+  strict: true,
+};
+const ask = (content) => ({ model: "m", max_tokens: 500, messages: [{ role: "user", content }] });
+const tools = [{ type: "function", function: weather }];
+
+// The tool runner calls the function and ends with an answer.
+const called = [];
+const runner = chat.runTools({
+  ...ask("How is the weather in Leeds?"),
+  tools: [{ type: "function", function: { ...weather, parse: JSON.parse, function: (args) => (called.push(args), { degrees: 12.5 }) } }],
+});
+const end = await runner.finalContent();
+console.log("runTools", JSON.stringify(called), /figures: 12\.5\./.test(end), JSON.stringify(await runner.totalUsage()).includes('"total_tokens"'));
+
+const stream = chat.stream({ ...ask("[[tools:2]]"), tools });
+const done = [];
+stream.on("tool_calls.function.arguments.done", (e) => done.push([e.index, e.name, e.arguments]));
+const streamed = (await stream.finalChatCompletion()).choices[0];
+console.log("stream", JSON.stringify(done), streamed.finish_reason, streamed.message.tool_calls.length);
+
+const forced = (await chat.create({ ...ask("Hi."), tools, tool_choice: { type: "function", function: { name: "get_weather" } } })).choices[0];
+console.log("forced", forced.message.content, forced.message.tool_calls[0].function.arguments, forced.finish_reason);
