@@ -77,14 +77,14 @@ func (p *Policy) readBackend(name string, v value) *Backend {
 	o.needOne("secrets", "token")
 	b.Tiers = o.get("tiers").texts("tiers", func(item value, tier string) {
 		refer(item, "tier", p.Tiers)
-		item.shape.except([]string{Anonymous}, nil)
+		item.shape.except([]string{Anonymous}, "")
 		if tier == Anonymous {
 			item.report("must be another tier: every visitor may be %s", Anonymous)
 		}
 	})
 	pool := o.need("pool")
 	b.Pool = refer(pool, "pool", p.Pools)
-	pool.shape.except([]string{PoolAll}, nil)
+	pool.shape.except([]string{PoolAll}, "")
 	if b.Pool != nil && b.Pool.Name == PoolAll {
 		pool.report("must be another pool: every call draws on %s already", PoolAll)
 	}

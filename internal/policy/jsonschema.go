@@ -2,7 +2,6 @@ package policy
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,14 +104,8 @@ func (s shape) decimal(power int, zero bool) {
 	}
 }
 
-func (s shape) matches(expression func() *regexp.Regexp) {
-	if s != nil {
-		s["pattern"] = expression().String()
-	}
-}
-
-// except refuses words, if there are any, and what matches the expression, if there is one.
-func (s shape) except(words []string, expression func() *regexp.Regexp) {
+// except refuses words, if there are any, and what matches the pattern, if there is one.
+func (s shape) except(words []string, pattern string) {
 	if s == nil {
 		return
 	}
@@ -120,8 +113,8 @@ func (s shape) except(words []string, expression func() *regexp.Regexp) {
 	if words != nil {
 		list = append(list, shape{"enum": words})
 	}
-	if expression != nil {
-		list = append(list, shape{"pattern": expression().String()})
+	if pattern != "" {
+		list = append(list, shape{"pattern": pattern})
 	}
 	s["not"] = shape{"anyOf": list}
 }
@@ -132,8 +125,8 @@ func (s shape) reference() {
 		return
 	}
 	s.set("type", "object").set("additionalProperties", false).set("minProperties", 1).set("description", aboutSecrets)
-	for name, expression := range map[string]func() *regexp.Regexp{"env": envName, "ssm": ssmName, "secret": secretName} {
-		s.within("properties").within(name).set("type", "string").set("maxLength", 1024).matches(expression)
+	for name, pattern := range map[string]string{"env": envName, "ssm": ssmName.pattern(), "secret": secretName.pattern()} {
+		s.within("properties").within(name).set("type", "string").set("maxLength", 1024).set("pattern", pattern)
 	}
 	s["not"] = requires("ssm", "secret")
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/publicsuffix"
@@ -16,18 +17,15 @@ type Origin string
 // that have a scheme of their own. A star must have two labels after it, or it would stand
 // for whoever owns a domain. Extensions for Firefox and Safari have another name in each
 // browser, so the star alone can stand for one.
-var (
-	originShape = lazily(`^([a-z][a-z0-9+.-]*://[a-z0-9_.-]+(:[1-9][0-9]{0,4})?|https?://\[[0-9a-f:.]+\](:[1-9][0-9]{0,4})?` +
-		`|https?://([a-z0-9_-]+\.)*[a-z0-9_-]*\*[a-z0-9_-]*(\.[a-z0-9_-]+){2,}(:[1-9][0-9]{0,4})?|(moz|safari-web)-extension://\*)$`)
-	webHost = lazily(`^[a-z0-9_*-]+(\.[a-z0-9_*-]+)*$`)
-)
+var originShape = rarely("://", `^([a-z][a-z0-9+.-]*://[a-z0-9_.-]+(:[1-9][0-9]{0,4})?|https?://\[[0-9a-f:.]+\](:[1-9][0-9]{0,4})?`+
+	`|https?://([a-z0-9_-]+\.)*[a-z0-9_-]*\*[a-z0-9_-]*(\.[a-z0-9_-]+){2,}(:[1-9][0-9]{0,4})?|(moz|safari-web)-extension://\*)$`)
 
 const aboutOrigins = "must be an origin as browsers send it, such as https://app.example.com: http or https, host in lower case, port unless it is the usual one, nothing behind it. " +
 	"One * may stand for a part of a name without dots, if two names follow (https://*-team.vercel.app). Apps and extensions have schemes of their own, such as capacitor://localhost and chrome-extension://ID"
 
 // ParseOrigin reads an origin as it may stand in the file.
 func ParseOrigin(s string) (Origin, bool) {
-	if !originShape().MatchString(s) {
+	if !plainOrigin(s) && !originShape.matches(s) {
 		return "", false
 	}
 	u, err := url.Parse(strings.Replace(s, "*", "x", 1))
@@ -35,11 +33,17 @@ func ParseOrigin(s string) (Origin, bool) {
 		return "", false
 	}
 	web := u.Scheme == "https" || u.Scheme == "http"
-	if web && !strings.HasPrefix(u.Host, "[") && !webHost().MatchString(u.Hostname()) {
+	if web && !strings.HasPrefix(u.Host, "[") && slices.ContainsFunc(strings.Split(u.Hostname(), "."), func(label string) bool { return !class("a-z0-9_*-").all(label) }) {
 		return "", false
 	}
 	usual := map[string]string{"https": "443", "http": "80"}[u.Scheme]
 	return Origin(s), u.Port() == "" || u.Port() != usual
+}
+
+// plainOrigin reports whether s has the shape of most origins, without a port or a star.
+func plainOrigin(s string) bool {
+	host, secure := strings.CutPrefix(s, "https://")
+	return secure && class("a-z0-9_.-").all(host)
 }
 
 // Matches reports whether o is, or stands for, the value of an Origin header.
@@ -50,9 +54,7 @@ func (o Origin) Matches(origin string) bool {
 	}
 	rest, ok := strings.CutPrefix(origin, before)
 	label, ok2 := strings.CutSuffix(rest, after)
-	return ok && ok2 && label != "" && !strings.ContainsFunc(label, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-'
-	})
+	return ok && ok2 && class("a-z0-9_-").all(label)
 }
 
 // loopbackOrigin reports whether an Origin header names a page that this machine serves.

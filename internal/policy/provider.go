@@ -29,11 +29,11 @@ func (p *Provider) host() string {
 }
 
 // azureHost matches Azure's endpoints of models.
-var azureHost = lazily(`\.(openai|cognitiveservices|services\.ai)\.azure\.(com|us|cn)$`)
+var azureHost = rarely(".azure.", `\.(openai|cognitiveservices|services\.ai)\.azure\.(com|us|cn)$`)
 
 // bedrockHost matches Bedrock's endpoints: of its own API and of the one that speaks
 // OpenAI's, public and inside a VPC.
-var bedrockHost = lazily(`(^|\.)bedrock(-[a-z-]+)?\.[a-z0-9-]+\.(vpce\.)?(amazonaws\.com(\.cn)?|api\.aws)$`)
+var bedrockHost = rarely("bedrock", `(^|\.)bedrock(-[a-z-]+)?\.[a-z0-9-]+\.(vpce\.)?(amazonaws\.com(\.cn)?|api\.aws)$`)
 
 // keyParameters are those of a query that bear keys.
 var keyParameters = []string{"key", "api_key", "token", "access_token", "subscription_key", "sig", "signature", "code", "secret", "password"}
@@ -80,7 +80,7 @@ func (p *Provider) MayBillErrors() bool {
 	case "":
 		return p.Kind != kind.Bedrock
 	default:
-		return !bedrockHost().MatchString(host)
+		return !bedrockHost.matches(host)
 	}
 }
 

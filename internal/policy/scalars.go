@@ -2,11 +2,9 @@ package policy
 
 import (
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
@@ -31,11 +29,7 @@ const (
 // namePattern is what validName accepts.
 const namePattern = `^[a-z0-9_-]{1,32}$`
 
-func validName(s string) bool {
-	return len(s) >= 1 && len(s) <= 32 && !strings.ContainsFunc(s, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-'
-	})
-}
+func validName(s string) bool { return len(s) <= 32 && class("a-z0-9_-").all(s) }
 
 // scalar gives the text of a scalar of one of the tags.
 func (v value) scalar(what string, tags ...string) (string, bool) {
@@ -258,17 +252,14 @@ func (v value) address(without, pattern, named string) *url.URL {
 	return u
 }
 
-var (
-	envName    = lazily(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	ssmName    = lazily(`^[A-Za-z0-9_./:-]+$`)
-	secretName = lazily(`^[A-Za-z0-9/_+=.@:!-]+$`)
+// Of names in references to secrets.
+const (
+	envName          = `^[A-Za-z_][A-Za-z0-9_]*$`
+	ssmName    class = "A-Za-z0-9_./:-"
+	secretName class = "A-Za-z0-9/_+=.@:!-"
 )
 
-// lazily compiles an expression when it is first needed. A function's start has no time
-// to compile those that it does not need.
-func lazily(expression string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
-}
+func validVariable(s string) bool { return class("A-Za-z0-9_").all(s) && !digits(s[:1]) }
 
 // secret reads a reference to a secret. Anything else that stands there may be the secret
 // itself, so no message repeats any of it, not even a key.
@@ -286,22 +277,22 @@ func (v value) secret() *Secret {
 	for i := 0; i < len(n.Content); i += 2 {
 		key, content := n.Content[i], n.Content[i+1]
 		var place *string
-		var shape func() *regexp.Regexp
+		var valid func(string) bool
 		what := ""
 		switch key.Value {
 		case "env":
-			place, shape, what = &s.Env, envName, "name of an environment variable"
+			place, valid, what = &s.Env, validVariable, "name of an environment variable"
 		case "ssm":
-			place, shape, what = &s.SSM, ssmName, "name or ARN of an SSM parameter"
+			place, valid, what = &s.SSM, ssmName.all, "name or ARN of an SSM parameter"
 		case "secret":
-			place, shape, what = &s.Secret, secretName, "name or ARN of a Secrets Manager secret"
+			place, valid, what = &s.Secret, secretName.all, "name or ARN of a Secrets Manager secret"
 		}
 		if place == nil || *place != "" || key.Anchor != "" || content.Anchor != "" || content.Tag != "!!str" {
 			v.report("%s", aboutSecrets)
 			return nil
 		}
 		*place = content.Value
-		if len(content.Value) > 1024 || !shape().MatchString(content.Value) {
+		if len(content.Value) > 1024 || !valid(content.Value) {
 			v.child(join(v.path, key.Value), key.Line, content).report("must be the %s; the secret itself does not belong here", what)
 		}
 	}

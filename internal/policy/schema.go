@@ -95,7 +95,7 @@ func readProvider(name string, v value) *Provider {
 		keyHeader.report("must be left out where there is no api_key")
 	}
 	o.shape.implies(requires("key_header"), requires("api_key"))
-	if p.Kind == kind.OpenAI && p.KeyHeader == "" && azureHost().MatchString(p.host()) {
+	if p.Kind == kind.OpenAI && p.KeyHeader == "" && azureHost.matches(p.host()) {
 		p.KeyHeader = azureKeyHeader
 	}
 	p.Headers = o.get("headers").headers(p.KeyHeader)
@@ -217,7 +217,7 @@ func (p *Policy) readTier(name string, v value) *Tier {
 	if found := refer(pool, "pool", p.Pools); found != nil {
 		t.Pool = found.Name
 	}
-	pool.shape.except([]string{PoolAll}, nil)
+	pool.shape.except([]string{PoolAll}, "")
 	if t.Pool == PoolAll {
 		pool.report("must be another pool: every call draws on %s already", PoolAll)
 	}
@@ -304,7 +304,11 @@ func readPasses(v value) *Passes {
 
 // clientsChoke are names that client libraries take for models of OpenAI. With those they
 // use another API than chat completions, or drop and rename parameters.
-var clientsChoke = lazily(`^o[0-9]|^gpt-5|codex`)
+const clientsChoke = `^o[0-9]|^gpt-5|codex`
+
+func chokesClients(name string) bool {
+	return len(name) > 1 && name[0] == 'o' && digits(name[1:2]) || strings.HasPrefix(name, "gpt-5") || strings.Contains(name, "codex")
+}
 
 // reserved are names that stand for something else where a feature is named.
 var reserved = []string{
@@ -316,7 +320,7 @@ func (p *Policy) readFeature(name string, v value) *Feature {
 	switch {
 	case slices.Contains(reserved, name):
 		v.report("a feature must not be named like a limit or all: %s", strings.Join(reserved, ", "))
-	case clientsChoke().MatchString(name):
+	case chokesClients(name):
 		v.report("a feature's name must not begin with o and a digit or with gpt-5, nor contain codex: clients change their behaviour on those")
 	}
 	o := v.object()
@@ -384,7 +388,7 @@ func (p *Policy) readPlans(v value) map[string]string {
 		return nil
 	}
 	plans := map[string]string{}
-	v.shape.within("propertyNames").except([]string{Anonymous}, nil)
+	v.shape.within("propertyNames").except([]string{Anonymous}, "")
 	named(v, func(tier string, v value) *[]value {
 		if v.shape == nil && (tier == Anonymous || p.Tiers != nil && p.Tiers[tier] == nil) {
 			v.report("must be a tier of signed-in users")
@@ -417,7 +421,7 @@ func readCORS(v value) *CORS {
 	defer o.end()
 	c := &CORS{}
 	o.need("origins").texts("origins", func(item value, text string) {
-		item.shape.matches(originShape)
+		item.shape.set("pattern", originShape.pattern)
 		origin, ok := ParseOrigin(text)
 		if !ok {
 			item.report(aboutOrigins)
@@ -485,7 +489,7 @@ func readCloudFront(v value) *CloudFront {
 	return c
 }
 
-var arnShape = lazily(`^arn:[a-z-]+:(iam|sts):[a-z0-9-]*:[0-9]{12}:.+$`)
+var arnShape = rarely("arn:", `^arn:[a-z-]+:(iam|sts):[a-z0-9-]*:[0-9]{12}:.+$`)
 
 func readAdmin(v value) *Admin {
 	if !v.given() {
@@ -494,8 +498,8 @@ func readAdmin(v value) *Admin {
 	o := v.object()
 	defer o.end()
 	a := &Admin{AllowARNs: o.get("allow_arns").texts("ARNs", func(item value, arn string) {
-		item.shape.matches(arnShape)
-		if !arnShape().MatchString(arn) {
+		item.shape.set("pattern", arnShape.pattern)
+		if !arnShape.matches(arn) {
 			item.report("must be the ARN of an IAM identity, such as arn:aws:iam::123456789012:role/support")
 		}
 	})}

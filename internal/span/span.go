@@ -4,28 +4,25 @@ package span
 import (
 	"errors"
 	"math"
-	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
-
-// days are the days that a duration may begin with.
-var days = regexp.MustCompile(`^([0-9]+)d`)
 
 // Parse reads a duration as time.ParseDuration does, and one that begins with whole days
 // of 24 hours: 90s, 1h30m, 1d, 1d12h. Who tells people of an error says what would be
 // right.
 func Parse(s string) (time.Duration, error) {
-	found := days.FindStringSubmatch(s)
-	if found == nil {
+	days, more, found := strings.Cut(s, "d")
+	if !found || days == "" || strings.Trim(days, "0123456789") != "" {
 		return time.ParseDuration(s)
 	}
-	n, err := strconv.ParseInt(found[1], 10, 64)
+	n, err := strconv.ParseInt(days, 10, 64)
 	if err != nil || n > int64(math.MaxInt64/(24*time.Hour)) {
 		return 0, errors.New("too many days")
 	}
 	whole, rest := time.Duration(n)*24*time.Hour, time.Duration(0)
-	if more := s[len(found[0]):]; more != "" {
+	if more != "" {
 		if more[0] < '0' || more[0] > '9' {
 			return 0, errors.New("no number after the days")
 		}
