@@ -98,14 +98,16 @@ node_modules/.package-lock.json: package.json package-lock.json
 	@touch $@
 
 # What `sam build` runs for each function. CONFIG=prod.yaml sam build takes another
-# configuration; one with mistakes ends the build. Two builds give the same bytes.
+# configuration; one with mistakes ends the build. Beside it goes what YAML makes of it,
+# which saves a start the reading of YAML. Two builds give the same bytes.
 CONFIG ?= tokenfuse.yaml
 
 build-Generate: FUNCTION = generate
 build-ClearLimit: FUNCTION = clearlimit
 build-SpendAlarm: FUNCTION = spendalarm
 build-Generate build-ClearLimit build-SpendAlarm:
-	go run ./cmd/tokenfuse check --config $(CONFIG)
+	@mkdir -p $(ARTIFACTS_DIR)
+	go run ./cmd/tokenfuse check --config $(CONFIG) --tree $(ARTIFACTS_DIR)/tokenfuse.yaml.tree
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -trimpath -buildvcs=false -tags lambda.norpc -ldflags '-s -w' \
 		-o $(ARTIFACTS_DIR)/bootstrap ./functions/$(FUNCTION)
 	cp $(CONFIG) $(ARTIFACTS_DIR)/tokenfuse.yaml

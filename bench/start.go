@@ -16,6 +16,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/testkit/runtimeapi"
@@ -50,7 +51,7 @@ func coldStart(ctx context.Context, l *lab) ([]table, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	here := table{
-		Title:   fmt.Sprintf("Cold start, median of %d in turn (generate answers a chat completion)", starts),
+		Title:   fmt.Sprintf("Cold start as built for deployment, median of %d in turn (generate answers a chat completion)", starts),
 		Columns: []column{{"ms to ready", 1}, {"x hello", 2}, {"+ network", 1}, {"ms to answer", 1}, {"x hello", 2}},
 	}
 	g, err := l.newGround(ctx, dir)
@@ -102,6 +103,14 @@ func build(ctx context.Context, to, source string, env ...string) error {
 // packages measures the zip files that are deployed, and fails if building anew gives
 // another one.
 func (l *lab) packages(ctx context.Context, dir string) (table, error) {
+	config, err := os.ReadFile(l.config)
+	if err != nil {
+		return table{}, err
+	}
+	tree, err := policy.Tree(config)
+	if err != nil {
+		return table{}, err
+	}
 	t := table{Title: "Package for linux/arm64, with tokenfuse.yaml", Columns: []column{{"program, MB", 2}, {"zipped, MB", 2}}}
 	for _, f := range deployed {
 		var zips [2][]byte
@@ -116,7 +125,7 @@ func (l *lab) packages(ctx context.Context, dir string) (table, error) {
 				return t, err
 			}
 			program = info.Size()
-			if zips[n], err = pack(to, l.config); err != nil {
+			if zips[n], err = pack(to, config, tree); err != nil {
 				return t, err
 			}
 		}
@@ -132,28 +141,29 @@ func (l *lab) packages(ctx context.Context, dir string) (table, error) {
 }
 
 // pack makes the zip file of a function: no times, so that equal files make equal ones.
-func pack(program, config string) ([]byte, error) {
+func pack(program string, config, tree []byte) ([]byte, error) {
+	binary, err := os.ReadFile(program)
+	if err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	for _, f := range []struct {
-		name, from string
-		mode       os.FileMode
-	}{{"bootstrap", program, 0o755}, {"tokenfuse.yaml", config, 0o644}} {
-		data, err := os.ReadFile(f.from)
-		if err != nil {
-			return nil, err
-		}
+		name string
+		data []byte
+		mode os.FileMode
+	}{{"bootstrap", binary, 0o755}, {"tokenfuse.yaml", config, 0o644}, {"tokenfuse.yaml" + policy.TreeSuffix, tree, 0o644}} {
 		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate}
 		h.SetMode(f.mode)
 		w, err := z.CreateHeader(h)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := w.Write(data); err != nil {
+		if _, err := w.Write(f.data); err != nil {
 			return nil, err
 		}
 	}
-	err := z.Close()
+	err = z.Close()
 	return b.Bytes(), err
 }
 
@@ -178,7 +188,12 @@ func (l *lab) newGround(ctx context.Context, dir string) (*ground, error) {
 		}
 		g.env = append(g.env, s.Env+"=a-secret-of-this-bench-alone")
 	}
-	return g, os.WriteFile(filepath.Join(dir, "tokenfuse.yaml"), config, 0o600)
+	tree, err := policy.Tree(config)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "tokenfuse.yaml")
+	return g, errors.Join(os.WriteFile(file, config, 0o600), os.WriteFile(file+policy.TreeSuffix, tree, 0o600))
 }
 
 // start starts a function on empty tables, lets it answer one event and ends it.

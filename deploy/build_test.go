@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
@@ -55,13 +56,16 @@ func TestBuild(t *testing.T) {
 		}
 	}
 	config := read(t, filepath.Join(here, "tokenfuse.yaml"))
+	tree, err := policy.Tree(config)
+	check.OK(t, err)
 	for _, function := range []string{"Generate", "ClearLimit", "SpendAlarm"} {
 		files, err := os.ReadDir(built(here, function))
-		check.Must(t, err == nil && len(files) == 2, "%s: %v, %v", function, files, err)
+		check.Must(t, err == nil && len(files) == 3, "%s: %v, %v", function, files, err)
 		binary := read(t, built(here, function, "bootstrap"))
 		check.That(t, bytes.Equal(binary, read(t, built(there, function, "bootstrap"))), "%s: two builds make two binaries", function)
 		check.That(t, bytes.Equal(config, read(t, built(here, function, "tokenfuse.yaml"))) && bytes.Equal(config, read(t, built(there, function, "tokenfuse.yaml"))),
 			"%s has another configuration beside it", function)
+		check.That(t, bytes.Equal(tree, read(t, built(here, function, "tokenfuse.yaml"+policy.TreeSuffix))), "%s has another tree beside it", function)
 		checkBinary(t, built(here, function, "bootstrap"), here)
 	}
 	templates := transformed(t, filepath.Join(here, "template.yaml"), built(here, "template.yaml"))

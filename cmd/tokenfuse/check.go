@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
 
 type checkCommand struct {
 	Config string   `default:"tokenfuse.yaml" help:"The configuration's file."`
+	Tree   string   `help:"Also write what YAML makes of the file: named like it with .tree behind, and beside it, it saves the functions half a millisecond of their start." placeholder:"FILE"`
 	Live   bool     `help:"Also make one small call to each model with the real key: does the key work, is there the model, is the input counted right, is the output cap obeyed? It says beforehand what that costs at most."`
 	Model  []string `help:"With --live: only these models." placeholder:"MODEL"`
 }
@@ -26,6 +28,11 @@ func (c *checkCommand) Run(ctx context.Context, s streams) error {
 			fmt.Fprintf(s.out, "note: %s\n", note)
 		}
 		fmt.Fprintf(s.out, "%s is right: %d features, %d tiers, %d models.\n", c.Config, len(p.Features), len(p.Tiers), len(p.Models))
+	}
+	if c.Tree != "" {
+		if err := writeTree(c.Config, c.Tree); err != nil {
+			return err
+		}
 	}
 	var called *live
 	if c.Live {
@@ -50,6 +57,19 @@ func (c *checkCommand) Run(ctx context.Context, s streams) error {
 		err = called.failure()
 	}
 	return err
+}
+
+// writeTree writes the tree of a configuration that is right.
+func writeTree(config, to string) error {
+	data, err := os.ReadFile(config)
+	if err != nil {
+		return err
+	}
+	tree, err := policy.Tree(data)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, tree, 0o644)
 }
 
 // load reads a configuration. It writes its mistakes to s.err, a line each; for programs

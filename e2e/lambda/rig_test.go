@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -79,12 +80,18 @@ func newRig(t *testing.T, change ...func(*rig)) *rig {
 	return g
 }
 
+// configure writes a configuration, and the tree that it has before it is edited: that of
+// another file then.
 func (g *rig) configure(yaml string) {
 	g.t.Helper()
+	file := filepath.Join(g.dir, "tokenfuse.yaml")
+	tree, err := policy.Tree([]byte(yaml))
+	check.OK(g.t, err)
+	check.OK(g.t, os.WriteFile(file+policy.TreeSuffix, tree, 0o600))
 	if g.edit != nil {
 		yaml = g.edit(yaml)
 	}
-	check.OK(g.t, os.WriteFile(filepath.Join(g.dir, "tokenfuse.yaml"), []byte(yaml), 0o600))
+	check.OK(g.t, os.WriteFile(file, []byte(yaml), 0o600))
 }
 
 func (g *rig) serve(h http.Handler) (url string) {

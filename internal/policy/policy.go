@@ -21,6 +21,8 @@ import (
 	"slices"
 	"time"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/tokenfuse/tokenfuse/internal/count"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
@@ -302,13 +304,14 @@ type Alarm struct {
 // maxSize bounds the file, in bytes.
 const maxSize = 1 << 20
 
-// Load reads and parses a file. An error about its content is of type Problems.
+// Load reads and parses a file, or takes the Tree beside it. An error about its content is
+// of type Problems.
 func Load(file string) (*Policy, error) {
 	data, err := read(file)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(data)
+	return parsed(data, treeBeside(file, data), tokens.New)
 }
 
 // LoadUncounted is Load for functions that count no tokens, so that they can be linked
@@ -319,7 +322,7 @@ func LoadUncounted(file string) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parsed(data, nil)
+	return parsed(data, treeBeside(file, data), nil)
 }
 
 func read(file string) ([]byte, error) {
@@ -333,12 +336,17 @@ func read(file string) ([]byte, error) {
 
 // Parse reads and checks a configuration. An error is of type Problems and
 // holds every mistake.
-func Parse(data []byte) (*Policy, error) { return parsed(data, tokens.New) }
+func Parse(data []byte) (*Policy, error) { return parsed(data, nil, tokens.New) }
 
-func parsed(data []byte, exact exactTokenizer) (*Policy, error) {
+// parsed reads a configuration, of which YAML may have been read already.
+func parsed(data []byte, tree *yaml.Node, exact exactTokenizer) (*Policy, error) {
 	r := &reader{lines: make(map[string]int)}
 	var p *Policy
-	if root, ok := r.document(data); ok {
+	root, ok := value{r: r, node: tree}, true
+	if tree == nil {
+		root, ok = r.document(data)
+	}
+	if ok {
 		p = readPolicy(root)
 		p.check(r, exact)
 	}
