@@ -16,16 +16,24 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
 )
 
+// Model is what must be known of a model to count for it.
+type Model struct {
+	Tokenizer *tokens.Tokenizer
+	Kind      kind.Kind // of its provider
+	ID        string    // the provider's own
+}
+
 // Message gives the tokens that m costs with its framing, at most: its text, its calls of
 // tools, and whose result it is. Its images come on top, each as Images.Of says.
-func Message(t *tokens.Tokenizer, k kind.Kind, m openai.Message) int64 {
+func (m Model) Message(message openai.Message) int64 {
+	t := m.Tokenizer
 	n := t.PerMessage()
-	m.Split(func(text string) { n += t.Count(text) }, func(openai.Image) { n += perPart })
-	for _, c := range m.ToolCalls {
+	message.Split(func(text string) { n += t.Count(text) }, func(openai.Image) { n += perPart })
+	for _, c := range message.ToolCalls {
 		n += perCall + 2*(t.Count(c.ID)+t.Count(c.Name)) + 2*t.Count(c.Arguments)
 	}
-	if m.ToolCallID != "" {
-		n += perCall + t.Count(m.ToolCallID)
+	if message.ToolCallID != "" {
+		n += perCall + t.Count(message.ToolCallID)
 	}
 	return int64(n)
 }
