@@ -118,7 +118,7 @@ func (u *Upstream) compose(req *request, prompt int, m markers, id string) answe
 			a.finish = "length"
 		}
 	default:
-		texts := words(fmt.Sprintf(shortText, len(req.Messages), prompt, most, told(req.results())))
+		texts := words(fmt.Sprintf(shortText, len(req.Messages), prompt, most, told(req.results())+seen(req.pictures())))
 		if m.long {
 			texts = goOn(texts, room)
 		}

@@ -15,5 +15,6 @@ func TestOpenAIClient(t *testing.T) {
 	check.Equal(t, string(got), `runTools [{"city":"text"}] true true
 stream [[0,"get_weather","{\"city\":\"text\"}"],[1,"get_weather","{\"city\":\"text\"}"]] tool_calls 2
 forced null {"city":"text"} stop
+image true 96
 `, "what it prints")
 }

@@ -44,6 +44,9 @@ func countPrompt(t *tokens.Tokenizer, r *request) int {
 		if m.Role == "tool" {
 			n += perResult + t.Count(m.answered)
 		}
+		for _, p := range m.pictures {
+			n += countImage(r.Model, p)
+		}
 	}
 	if len(r.Tools) == 0 {
 		return n

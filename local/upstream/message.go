@@ -18,6 +18,7 @@ type requestMessage struct {
 	ToolCallID *string         `json:"tool_call_id"`
 
 	text     string // of the content
+	pictures []picture
 	calls    []requestCall
 	answered string // of a tool's message: the name of the function that was called
 }
@@ -34,8 +35,9 @@ type requestCall struct {
 
 // part is a part of a content.
 type part struct {
-	Type string  `json:"type"`
-	Text *string `json:"text"`
+	Type     string    `json:"type"`
+	Text     *string   `json:"text"`
+	ImageURL *imageURL `json:"image_url"`
 }
 
 // check reads what the message holds. at is where it stands.
@@ -109,30 +111,55 @@ func (m *requestMessage) readContent(at string) *problem {
 	case m.Content[0] != '[':
 		return invalid(at, "invalid_type", "Invalid type for '%s': expected one of a string or array of objects.", at)
 	}
-	var parts []part
+	var parts []json.RawMessage
 	if p := decode(m.Content, &parts, at); p != nil {
 		return p
 	}
 	if len(parts) == 0 {
 		return tooFew(at)
 	}
-	for i, part := range parts {
-		if p := m.readPart(part, fmt.Sprintf("%s[%d]", at, i)); p != nil {
+	for i, raw := range parts {
+		if p := m.readPart(raw, fmt.Sprintf("%s[%d]", at, i)); p != nil {
 			return p
 		}
 	}
 	return nil
 }
 
-func (m *requestMessage) readPart(part part, at string) *problem {
-	if part.Type != "text" {
-		return invalid(at+".type", "invalid_value", "Invalid value: '%s'. Supported values are: 'text'.", part.Type)
+func (m *requestMessage) readPart(raw json.RawMessage, at string) *problem {
+	var kind struct{ Type string }
+	_ = json.Unmarshal(raw, &kind) // what is wrong with it is found below
+	switch kind.Type {
+	case "", "text", "image_url":
+	default:
+		return invalid(at+".type", "invalid_value", "Invalid value: '%s'. Supported values are: 'text' and 'image_url'.", kind.Type)
 	}
-	if part.Text == nil {
+	var part part
+	if p := decode(raw, &part, at); p != nil {
+		return p
+	}
+	switch {
+	case part.Type == "":
+		return missing(at + ".type")
+	case part.Type == "text" && part.ImageURL != nil:
+		return unknown(at + ".image_url")
+	case part.Type == "text" && part.Text == nil:
 		return missing(at + ".text")
+	case part.Type == "text":
+		m.text += *part.Text
+		return nil
+	case m.Role != "user":
+		message, _, _ := strings.Cut(at, ".")
+		return invalid(message, "invalid_value", "Invalid '%s'. Image URLs are only allowed for messages with role 'user', "+
+			"but this message with role '%s' contains an image URL.", message, m.Role)
+	case part.Text != nil:
+		return unknown(at + ".text")
+	case part.ImageURL == nil:
+		return missing(at + ".image_url")
 	}
-	m.text += *part.Text
-	return nil
+	picture, p := readImage(part.ImageURL, at+".image_url")
+	m.pictures = append(m.pictures, picture)
+	return p
 }
 
 // checkOrder sees to it that the calls of a message are answered before anything else
@@ -174,6 +201,14 @@ func checkOrder(messages []requestMessage) *problem {
 		return unanswered(len(messages) - 1)
 	}
 	return nil
+}
+
+// pictures are those of all messages.
+func (r *request) pictures() (all []picture) {
+	for _, m := range r.Messages {
+		all = append(all, m.pictures...)
+	}
+	return all
 }
 
 // results are the texts of the tools' messages at the end of the chat, if there are any.

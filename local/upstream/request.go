@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxBody   = 8 << 20
-	maxOutput = 1 << 17 // tokens: as much as large models allow
+	maxBody   = 32 << 20 // bytes: an image of the largest size, and some more
+	maxOutput = 1 << 17  // tokens: as much as large models allow
 )
 
 // request is all that a request may hold.

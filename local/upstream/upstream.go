@@ -22,6 +22,11 @@
 // arguments, and ends with "stop" as OpenAI's does. After the results of tools
 // comes a text that tells the figures in them, so that an agent ends.
 //
+// Of each picture the answer tells the width and the height, which are read from the
+// header of a data URL: "There was a picture of 640 x 480 pixels." An http URL is
+// never fetched; it counts as a picture of 1024 x 1024. Tokens follow the rule that
+// OpenAI has published for the model's family, and that of gpt-4o for all others.
+//
 // Markers in the last user message change what happens:
 //
 //	[[fail:500]]      status 500; any other error status likewise

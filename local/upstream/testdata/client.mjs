@@ -30,3 +30,7 @@ console.log("stream", JSON.stringify(done), streamed.finish_reason, streamed.mes
 
 const forced = (await chat.create({ ...ask("Hi."), tools, tool_choice: { type: "function", function: { name: "get_weather" } } })).choices[0];
 console.log("forced", forced.message.content, forced.message.tool_calls[0].function.arguments, forced.finish_reason);
+
+const pixel = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7";
+const image = await chat.create(ask([{ type: "text", text: "What is it?" }, { type: "image_url", image_url: { url: pixel, detail: "low" } }]));
+console.log("image", /picture of 1 x 1 pixels/.test(image.choices[0].message.content), image.usage.prompt_tokens);
