@@ -27,6 +27,9 @@ func (c *checkCommand) Run(ctx context.Context, s streams) error {
 		for _, note := range p.Notes() {
 			fmt.Fprintf(s.out, "note: %s\n", note)
 		}
+		for _, open := range p.Access() {
+			fmt.Fprintf(s.out, "open: %s\n", open)
+		}
 		fmt.Fprintf(s.out, "%s is right: %d features, %d tiers, %d models.\n", c.Config, len(p.Features), len(p.Tiers), len(p.Models))
 	}
 	if c.Tree != "" {
@@ -48,8 +51,9 @@ func (c *checkCommand) Run(ctx context.Context, s streams) error {
 			Tiers    int      `json:"tiers"`
 			Models   int      `json:"models"`
 			Notes    []string `json:"notes"`
+			Open     []string `json:"open"`
 			Live     *live    `json:"live,omitempty"`
-		}{c.Config, len(p.Features), len(p.Tiers), len(p.Models), append([]string{}, p.Notes()...), called})
+		}{c.Config, len(p.Features), len(p.Tiers), len(p.Models), append([]string{}, p.Notes()...), append([]string{}, p.Access()...), called})
 	case called != nil:
 		called.write(s)
 	}

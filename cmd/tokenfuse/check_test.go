@@ -19,6 +19,7 @@ func TestCheck(t *testing.T) {
 	good := writeFile(t, goodConfig)
 	got := command(t, "check", "--config", good)
 	check.That(t, got.code == 0 && got.stderr == "" && strings.Contains(got.stdout, good+" is right: 1 features, 1 tiers, 1 models.\n"), "a good file: %+v", got)
+	check.That(t, strings.Contains(got.stdout, "\nopen: docqa for anonymous: text\n"), "what is open to whom: %s", got.stdout)
 	check.That(t, strings.Contains(got.stdout, "note: pools is left out"), "no note of what does not exist: %s", got.stdout)
 
 	// Each mistake has a line of its own, with the file and the line in it.

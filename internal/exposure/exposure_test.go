@@ -180,6 +180,22 @@ func TestAnyFeature(t *testing.T) {
 	}
 }
 
+// An embedding is input alone. Images and tools are input, too, and cost no more than the
+// most of it that the tier may send.
+func TestBeyondText(t *testing.T) {
+	t.Parallel()
+	r := Of(parse(t, with(t,
+		"features:\n", "  vectors: {kind: embedding, provider: main, id: v, context: 100, price_per_mtok: {input: \"0.5\"}}\nfeatures:\n  search: {model: vectors}\n"+
+			"  see: {model: m, max_output_tokens: 100, allow: [tools, images], max_images: 2}\n",
+		"id: m,", "id: m, image_tokens: {low: 9, high: 90},",
+	)))
+	// 456 x 60 calls of 1,000 x $0.50 a million; 20,000 tokens of it; 20 + 1,200 calls.
+	search, see := find(t, r, Client, "anonymous", "search"), find(t, r, Client, "anonymous", "see")
+	check.Equal(t, search.answeredCalls(), "13.68, 0.01, tokens", "embeddings")
+	check.Equal(t, search.whateverIsBilled(), "0.61, requests", "embeddings that fail")
+	check.Equal(t, see.answeredCalls(), "54.72, 0.20, tokens", "images and tools")
+}
+
 // The fallback may answer, so the dearer of both counts.
 func TestFallback(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,12 @@
 package policy
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/tokenfuse/tokenfuse/internal/count"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/tokens"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -69,7 +72,7 @@ func (m *most[N]) take(figure N, f *Feature, t *Tier) {
 // bound that it meets. A bound below it would deny that call for ever.
 func (p *Policy) checkCalls(r *reader, exact exactTokenizer) {
 	var (
-		overhead = overhead{exact, make(map[[2]string]int64)}
+		overhead = overhead{exact, make(map[counted]int64)}
 		contexts = make(map[*Model]*most[int64])
 		pools    = make(map[*Pool]*most[price.Pico])
 	)
@@ -80,7 +83,7 @@ func (p *Policy) checkCalls(r *reader, exact exactTokenizer) {
 		var cost most[price.Pico]
 		for _, featureName := range p.FeatureNames(tierName) {
 			f := p.Features[featureName]
-			if t.MaxInputTokens == 0 || t.MaxOutputTokens == 0 || f.MaxOutputTokens == 0 {
+			if t.MaxInputTokens == 0 || t.MaxOutputTokens == 0 || f.Model == nil || f.MaxOutputTokens == 0 && !f.Model.Embeds {
 				continue
 			}
 			tokens, money := p.WorstCase(f, t)
@@ -95,13 +98,25 @@ func (p *Policy) checkCalls(r *reader, exact exactTokenizer) {
 				}
 			}
 			for _, m := range f.Models() {
+				if m.Embeds {
+					continue // its context is of one text, of which nothing comes from us
+				}
 				largest(contexts, m).take(tokens, f, t)
-				fixed.take(overhead.of(m, f.System, t.MaxInputTokens), f, t)
+				images := p.imagesOf(f, t, m)
+				fixed.take(price.Sum(images, overhead.of(m, f, t.MaxInputTokens-images)), f, t)
 			}
 		}
 
 		if fixed.figure > 0 && fixed.figure >= t.MaxInputTokens {
-			r.report(path+".max_input_tokens", "must be above %d, which the system prompt of feature %s and the framing of a message take", fixed.figure, fixed.feature)
+			f := p.Features[fixed.feature]
+			more := ""
+			if f.Tools != nil {
+				more = ", its tools"
+			}
+			if n := min(f.MaxImages, t.MaxImages); n > 0 {
+				more += fmt.Sprintf(", its images (max_images: %d)", n)
+			}
+			r.report(path+".max_input_tokens", "must be above %d, which the system prompt of feature %s%s and the framing of a message take", fixed.figure, fixed.feature, more)
 		}
 		tokenLimit := func(l *Limit, path string) {
 			if l != nil && l.Capacity > 0 && size.figure > l.Capacity {
@@ -139,19 +154,35 @@ func largest[K comparable, N int64 | price.Pico](m map[K]*most[N], key K) *most[
 // exactTokenizer gives a tokenizer by its name; nil: exact counts are not needed.
 type exactTokenizer func(name string) (*tokens.Tokenizer, error)
 
+// imagesOf is the most that the images of a call cost of the input of m, in tokens.
+func (p *Policy) imagesOf(f *Feature, t *Tier, m *Model) int64 {
+	if m.Images == nil {
+		return 0 // the feature takes none, or it was reported
+	}
+	return min(f.MaxImages, t.MaxImages) * m.Images.Dearest()
+}
+
 // overhead counts the part of each call that does not come from the caller: the system
-// prompt, and the framing of the prompt, of one message and of the reply. It remembers
-// what it has counted, since tiers share features.
+// prompt, the owner's tools, and the framing of the prompt, of one message and of the
+// reply. It remembers what it has counted, since tiers share features.
 type overhead struct {
 	exact   exactTokenizer
-	counted map[[2]string]int64 // by tokenizer and system prompt
+	counted map[counted]int64
+}
+
+// counted is what was counted, and how.
+type counted struct {
+	tokenizer, feature, model string
 }
 
 // of gives an upper bound, if that is below enough. Otherwise it gives the exact number,
 // by the tokenizer of m, whose tables take longer to prepare than everything else here.
 // Without exact tokenizers it gives a number below enough.
-func (o overhead) of(m *Model, system string, enough int64) int64 {
-	n := o.count(tokens.UpperBound(), system)
+func (o overhead) of(m *Model, f *Feature, enough int64) int64 {
+	if m.Provider == nil {
+		return 0 // it was reported
+	}
+	n := o.count(tokens.UpperBound(), m, f)
 	if n < enough {
 		return n
 	}
@@ -159,16 +190,17 @@ func (o overhead) of(m *Model, system string, enough int64) int64 {
 		return enough - 1
 	}
 	if t, err := o.exact(m.Tokenizer); err == nil { // else it was reported
-		return o.count(t, system)
+		return o.count(t, m, f)
 	}
 	return 0
 }
 
-func (o overhead) count(t *tokens.Tokenizer, system string) int64 {
-	key := [2]string{t.Name(), system}
-	n, counted := o.counted[key]
-	if !counted {
-		n = int64(t.Count(system) + 2*t.PerMessage() + t.PerReply())
+func (o overhead) count(t *tokens.Tokenizer, m *Model, f *Feature) int64 {
+	key := counted{t.Name(), f.Name, m.Name}
+	n, known := o.counted[key]
+	if !known {
+		model := count.Model{Kind: m.Provider.Kind, ID: m.ID, Tokenizer: t}
+		n = int64(t.Count(f.System)+2*t.PerMessage()+t.PerReply()) + model.Tools(f.Tools, openai.ToolChoice{})
 		o.counted[key] = n
 	}
 	return n

@@ -22,6 +22,7 @@ func TestPatterns(t *testing.T) {
 		"parameter":    {ssmName.pattern(), ssmName.all, []string{"A", "z", "0", "9", "_", ".", "/", ":", "-", ";", " ", "+"}},
 		"secret":       {secretName.pattern(), secretName.all, []string{"A", "0", "/", "_", "+", "=", ".", "@", ":", "!", "-", ",", "\""}},
 		"header":       {headerName, validHeader, []string{"A", "z", "0", "_", "-", ".", ":", "twenty-characters-and"}},
+		"tool":         {toolName, validHeader, []string{"A", "z", "0", "_", "-", ".", ":", "twenty-characters-and"}},
 		"header value": {headerValue, validValue, []string{"a", "~", "!", " ", "\t", "\x7f", "é"}},
 		"like a key":   {keyLike, likeKey, []string{"B", "b", "earer", "asic", "K", "k", "ey", " ", "sk-", "s"}},
 		"choking name": {clientsChoke, chokesClients, []string{"o", "0", "9", "gpt-", "gpt-5", "code", "x", "-"}},

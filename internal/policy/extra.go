@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/textproto"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -28,6 +29,8 @@ var ownFields = []string{
 	"n", "best_of", "num_return_sequences", "candidate_count", "models", "fallbacks", "route", "prediction",
 	"tools", "tool_choice", "functions", "function_call", "parallel_tool_calls", "mcp_servers", "plugins",
 	"web_search_options", "search_parameters", "logprobs", "top_logprobs", "modalities", "audio",
+	// How vectors come: one that is not as the caller asked could not be read.
+	"encoding_format", "dimensions",
 }
 
 // holders are extra fields whose own fields some servers take for those of the request.
@@ -50,29 +53,47 @@ func (v value) extra() json.RawMessage {
 		v.shape.within("additionalProperties").set("type", []string{"string", "number", "boolean", "object", "array"})
 		return nil
 	}
-	if v.node == nil {
+	if !v.isMapping(what) {
 		return nil
 	}
+	encoded := v.json(what, fieldsOfRequest)
+	switch {
+	case encoded == nil:
+	case len(v.node.Content) == 0:
+		v.report("must have at least one field")
+	case len(encoded) > maxExtra:
+		v.report("must be at most %d bytes of JSON", maxExtra)
+	}
+	return encoded
+}
+
+// isMapping reports whether a mapping was given. What it holds was not looked at.
+func (v value) isMapping(what string) bool {
+	return v.node != nil && (v.node.Kind == yaml.MappingNode || v.is(yaml.MappingNode, what))
+}
+
+// json is the value as JSON, its fields in the order of the file; nil if something in it
+// was reported.
+func (v value) json(what string, g guard) json.RawMessage {
 	before := len(v.r.problems)
-	object, ok := v.free(what, fieldsOfRequest).(map[string]any)
+	var b bytes.Buffer
+	v.free(&b, what, g)
 	if len(v.r.problems) > before {
 		return nil
 	}
-	if !ok {
-		v.report("must be %s", what)
-		return nil
+	return b.Bytes()
+}
+
+// hasField reports whether extra fields have one of that name, as some server may read it.
+func hasField(extra json.RawMessage, name string) bool {
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(extra, &fields) // nil: none
+	for field := range fields {
+		if isOneOf(field, []string{name}) {
+			return true
+		}
 	}
-	var encoded bytes.Buffer
-	encoder := json.NewEncoder(&encoded)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(object) // plain values, which cannot fail
-	switch {
-	case len(object) == 0:
-		v.report("must have at least one field")
-	case encoded.Len() > maxExtra:
-		v.report("must be at most %d bytes of JSON", maxExtra)
-	}
-	return bytes.TrimSpace(encoded.Bytes())
+	return false
 }
 
 // guard says which names the fields of a mapping may have.
@@ -82,50 +103,73 @@ const (
 	anyFields       guard = iota
 	fieldsOfRequest       // none of ownFields
 	fieldsOfHolder        // none of ownFields, however deep
+	fieldsOfSchema        // any, and null is a value
 )
 
 func (g guard) below(name string) guard {
+	if g == fieldsOfSchema {
+		return g
+	}
 	if g == fieldsOfHolder || g == fieldsOfRequest && isOneOf(name, holders) {
 		return fieldsOfHolder
 	}
 	return anyFields
 }
 
-// free reads a value of any shape: maps, slices, strings, json.Numbers and bools.
-func (v value) free(what string, g guard) any {
-	switch {
-	case v.node.Kind == yaml.MappingNode:
+// free writes a value of any shape as JSON. After a report, what is written is none.
+func (v value) free(b *bytes.Buffer, what string, g guard) {
+	switch n := v.node; {
+	case n.Kind == yaml.MappingNode:
 		names, entries, _ := v.entries(what)
-		object := make(map[string]any, len(names))
-		for _, name := range names {
+		b.WriteByte('{')
+		for i, name := range names {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			quote(b, name)
+			b.WriteByte(':')
 			switch entry := entries[name]; {
-			case name == "":
+			case name == "" && g != fieldsOfSchema:
 				entry.report("a field must have a name")
-			case g != anyFields && isOneOf(name, ownFields):
+			case (g == fieldsOfRequest || g == fieldsOfHolder) && isOneOf(name, ownFields):
 				entry.report("must be left out: tokenfuse sets it, or with it a call would cost what is not reserved for it")
 			default:
-				object[name] = entry.free(aboutFree, g.below(name))
+				entry.free(b, aboutFree, g.below(name))
 			}
 		}
-		return object
-	case v.node.Kind == yaml.SequenceNode:
+		b.WriteByte('}')
+	case n.Kind == yaml.SequenceNode:
 		v.is(yaml.SequenceNode, what)
-		list := make([]any, len(v.node.Content))
-		for i, node := range v.node.Content {
-			list[i] = v.child(fmt.Sprintf("%s[%d]", v.path, i), node.Line, node).free(aboutFree, g)
+		b.WriteByte('[')
+		for i, node := range n.Content {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			v.child(fmt.Sprintf("%s[%d]", v.path, i), node.Line, node).free(b, aboutFree, g)
 		}
-		return list
-	case v.node.Tag == "!!bool":
-		return v.boolean()
-	case v.node.Tag == "!!int", v.node.Tag == "!!float":
-		s, ok := v.scalar(what, v.node.Tag)
+		b.WriteByte(']')
+	case n.Tag == "!!bool":
+		b.WriteString(strconv.FormatBool(v.boolean()))
+	case n.Tag == "!!int", n.Tag == "!!float":
+		s, ok := v.scalar(what, n.Tag)
 		if ok && !json.Valid([]byte(s)) {
 			v.report("must be a number as JSON has it, or text in quotes")
 		}
-		return json.Number(s)
+		b.WriteString(s)
+	case n.Tag == "!!null" && g == fieldsOfSchema && n.Value != "" && n.Style&yaml.TaggedStyle == 0 && n.Anchor == "":
+		b.WriteString("null") // which stands there on purpose
+	default:
+		s, _ := v.scalar(what, "!!str")
+		quote(b, s)
 	}
-	s, _ := v.scalar(what, "!!str")
-	return s
+}
+
+// quote writes s as JSON does, but <, > and & as they are.
+func quote(b *bytes.Buffer, s string) {
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // text cannot fail
+	b.Truncate(b.Len() - 1)
 }
 
 const aboutFree = "text, a number, true or false, a list or a mapping"

@@ -76,9 +76,9 @@ func (s shape) choice(words []string) {
 	}
 }
 
-func (s shape) integer(most int64) {
+func (s shape) integer(least, most int64) {
 	if s != nil {
-		s.set("type", "integer").set("minimum", 1).set("maximum", most)
+		s.set("type", "integer").set("minimum", least).set("maximum", most)
 	}
 }
 
@@ -167,4 +167,6 @@ func (s shape) refuseFor(word, key string) {
 	s.implies(ofKind(word), shape{"properties": shape{key: false}})
 }
 
-func ofKind(word string) shape { return shape{"properties": shape{"kind": shape{"const": word}}} }
+func ofKind(word string) shape {
+	return requires("kind").set("properties", shape{"kind": shape{"const": word}})
+}

@@ -260,7 +260,7 @@ var mistakes = []struct {
 	{"bills_errors is a word", "    timeout: 30s\n", "    timeout: 30s\n    bills_errors: sometimes\n", "7 providers.main.bills_errors", "true or false"},
 	{"stream of a provider is a number", "    timeout: 30s\n", "    timeout: 30s\n    stream: 1\n", "7 providers.main.stream", "true or false"},
 	{"stream of a model is a word", "    max_tokens_field: max_tokens\n", "    max_tokens_field: max_tokens\n    stream: never\n", "14 models.small.stream", "true or false"},
-	{"unknown thing to allow", "allow: [system, response_format]", "allow: [tools]", "32 features.cv.allow[0]", "system, response_format"},
+	{"unknown thing to allow", "allow: [system, response_format]", "allow: [audio]", "32 features.cv.allow[0]", "one of system, response_format, tools, images, image_urls"},
 	{"no features", good[strings.Index(good, "features:\n"):strings.Index(good, "tiers:\n  anonymous")], "features: {}\n", "22 features", "1 to 100 entries"},
 	{"too many entries", "pools:\n", "pools:\n" + manyPools(101), "57 pools", "1 to 100 entries"},
 
@@ -367,6 +367,61 @@ var mistakes = []struct {
 	{"call above a backend's burst", toPools, backend(`secrets: [{env: B}], tiers: [user], pool: small`), "61 pools.small.usd", "a call of tier user"},
 	{"unknown fuse", "fuse: challenge", "fuse: closed", "84 alarm.fuse", "none, challenge, anonymous_off, open"},
 
+	// Tools, images, efforts and embeddings.
+	{"an effort of no word", toAsk, toAsk + "    reasoning_effort: [low, lots]\n", "26 features.ask.reasoning_effort[1]", "one of none, minimal, low"},
+	{"an effort twice", toAsk, toAsk + "    reasoning_effort: [low, low]\n", "26 features.ask.reasoning_effort[1]", "twice"},
+	{"no effort", toAsk, toAsk + "    reasoning_effort: []\n", "26 features.ask.reasoning_effort", "list of 1 to"},
+	{"an effort that extra has", stretch(toPrices, toAsk), edit(stretch(toPrices, toAsk), toPrices, "    extra: {reasoningEffort: low}\n"+toPrices, toAsk, toAsk+"    reasoning_effort: [low]\n"),
+		"27 features.ask.reasoning_effort", "extra of model small has it"},
+	{"a tool that is a name", toAsk, toAsk + "    tools: [weather]\n", "26 features.ask.tools[0]", "mapping of keys"},
+	{"no tool", toAsk, toAsk + "    tools: []\n", "26 features.ask.tools", "list of 1 to"},
+	{"a tool without a name", toAsk, toAsk + "    tools: [{description: a}]\n", "26 features.ask.tools[0].name", "is required"},
+	{"a tool with a dot", toAsk, toAsk + "    tools: [{name: a.b}]\n", "26 features.ask.tools[0].name", "1 to 64 characters"},
+	{"a tool with a long name", toAsk, toAsk + "    tools: [{name: " + strings.Repeat("a", 65) + "}]\n", "26 features.ask.tools[0].name", "1 to 64 characters"},
+	{"a tool twice", toAsk, toAsk + "    tools: [{name: a}, {name: a, strict: true}]\n", "26 features.ask.tools[1]", "name of another tool: a"},
+	{"a tool of another type", toAsk, toAsk + "    tools: [{type: web_search, name: a}]\n", "26 features.ask.tools[0].type", "description, name, parameters, strict"},
+	{"a tool that is strict at times", toAsk, toAsk + "    tools: [{name: a, strict: sometimes}]\n", "26 features.ask.tools[0].strict", "true or false"},
+	{"a tool with a long description", toAsk, toAsk + "    tools: [{name: a, description: " + strings.Repeat("a", 8<<10+1) + "}]\n", "26 features.ask.tools[0].description | 38 tiers.anonymous.max_input_tokens", "8192 bytes"},
+	{"parameters that are text", toAsk, toAsk + "    tools: [{name: a, parameters: \"{}\"}]\n", "26 features.ask.tools[0].parameters", "JSON Schema, written as a mapping"},
+	{"parameters that are nothing", toAsk, toAsk + "    tools: [{name: a, parameters: }]\n", "26 features.ask.tools[0].parameters", "has no value"},
+	{"parameters with nothing in them", toAsk, toAsk + "    tools: [{name: a, parameters: {type: , enum: [null]}}]\n", "26 features.ask.tools[0].parameters.type", "has no value"},
+	{"parameters with an alias", toAsk, toAsk + "    tools: [{name: a, parameters: {a: &a {}, b: *a}}]\n", "26 features.ask.tools[0].parameters.a | 26 features.ask.tools[0].parameters.b", "aliases"},
+	{"parameters that are no object", toAsk, toAsk + "    tools: [{name: a, parameters: {type: [object, array]}}]\n", "26 features.ask.tools[0].parameters", "of type object"},
+	{"parameters that are too deep", toAsk, toAsk + "    tools: [{name: a, parameters: " + strings.Repeat("{a: ", 10) + "{}" + strings.Repeat("}", 10) + "}]\n", "26 features.ask.tools[0].parameters", "at most 10 levels"},
+	{"parameters that are too long", toAsk, toAsk + "    tools: [{name: a, parameters: {a: " + strings.Repeat("a", 32<<10) + "}}]\n", "26 features.ask.tools[0].parameters | 38 tiers.anonymous.max_input_tokens", "at most 32768 bytes of JSON"},
+	{"tools that are too long together", toAsk, toAsk + "    tools: [" + tools(5, strings.Repeat("a", 30<<10)) + "]\n    tiers: [user]\n", "26 features.ask.tools | 54 tiers.user.max_input_tokens", "131072 bytes of JSON in all"},
+	{"max_images where there are none", toAsk, toAsk + "    max_images: 2\n", "26 features.ask.max_images", "where allow has no images"},
+	{"no images, said twice", toAsk, toAsk + "    allow: [images]\n    max_images: 0\n", "26 features.ask.allow | 27 features.ask.max_images", "from 1 to 100"},
+	{"images of a model that has no price for them", "allow: [system, response_format]", "allow: [images]", "32 features.cv.allow", "model small has no image_tokens"},
+	{"images of a fallback that has no price for them", stretch(toPrices, "[system, response_format]"), edit(stretch(toPrices, "[system, response_format]"), toPrices, "    image_tokens: {low: 85, high: 1445}\n"+toPrices, "[system, ", "[images, "),
+		"33 features.cv.allow", "model large has no image_tokens"},
+	{"addresses of images that nobody fetches", stretch("    kind: openai", toAsk), edit(stretch("    kind: openai", toAsk), "kind: openai\n", "kind: bedrock\n", "    api_key: {env: API_KEY}\n", "", "    max_tokens_field: max_tokens\n", "    image_tokens: {low: 1, high: 2}\n", toAsk, toAsk+"    allow: [image_urls]\n"),
+		"25 features.ask.allow | 32 features.cv.allow", "kind bedrock, which fetches no images"},
+	{"image_tokens of one detail", toPrices, "    image_tokens: {high: 1445}\n" + toPrices, "14 models.small.image_tokens", "low and high"},
+	{"image_tokens of figures and a rule", toPrices, "    image_tokens: {low: 85, high: 1445, rule: gpt-4o}\n" + toPrices, "14 models.small.image_tokens", "or the rule"},
+	{"image_tokens of nothing", toPrices, "    image_tokens: {}\n" + toPrices, "14 models.small.image_tokens", "low and high"},
+	{"image_tokens of an unknown rule", toPrices, "    image_tokens: {rule: mine}\n" + toPrices, "14 models.small.image_tokens.rule", "gpt-4o"},
+	{"image_tokens that are free", toPrices, "    image_tokens: {low: 0, high: 5}\n" + toPrices, "14 models.small.image_tokens.low", "from 1 to"},
+	{"image_tokens that fall", toPrices, "    image_tokens: {low: 6, high: 5}\n" + toPrices, "14 models.small.image_tokens.low", "at most high"},
+	{"image_tokens that are a number", toPrices, "    image_tokens: 1445\n" + toPrices, "14 models.small.image_tokens", "mapping of keys"},
+	{"more images than there can be", "    max_input_tokens: 10000\n", "    max_input_tokens: 10000\n    max_images: 101\n", "53 tiers.user.max_images", "from 0 to 100"},
+	{"fewer images than none", "    max_input_tokens: 10000\n", "    max_input_tokens: 10000\n    max_images: -1\n", "53 tiers.user.max_images", "from 0 to 100"},
+	{"more tools than there can be", "    max_input_tokens: 10000\n", "    max_input_tokens: 10000\n    max_tools: 129\n", "53 tiers.user.max_tools", "from 0 to 128"},
+	{"unknown kind of model", toPrices, "    kind: completion\n" + toPrices, "14 models.small.kind", "one of chat, embedding"},
+	{"embeddings with a price of output", toFeatures, embedding(`price_per_mtok: {input: 1, output: 2}`, ``), "22 models.vectors.price_per_mtok.output", "left out for kind embedding"},
+	{"embeddings with prices of a cache", toFeatures, embedding(`price_per_mtok: {input: 1, cached_input: 1, cache_write: 1}`, ``), "22 models.vectors.price_per_mtok.cache_write | 22 models.vectors.price_per_mtok.cached_input", "left out for kind embedding"},
+	{"embeddings without a price", toFeatures, embedding(`price_per_mtok: {}`, ``), "22 models.vectors.price_per_mtok.input", "is required"},
+	{"embeddings in a stream", toFeatures, embedding(`stream: true, price_per_mtok: {input: 1}`, ``), "22 models.vectors.stream", "left out for kind embedding"},
+	{"embeddings of images", toFeatures, embedding(`image_tokens: {rule: gpt-4o}, max_tokens_field: max_tokens, price_per_mtok: {input: 1}`, ``), "22 models.vectors.image_tokens | 22 models.vectors.max_tokens_field", "left out for kind embedding"},
+	{"embeddings with extra of ours", toFeatures, embedding(`extra: {dimensions: 9}, price_per_mtok: {input: 1}`, ``), "22 models.vectors.extra.dimensions", "must be left out"},
+	{"embeddings of conversations", toFeatures, embedding(`price_per_mtok: {input: 1}`, `, system: a, max_output_tokens: 9, allow: [images], max_images: 1, tools: [{name: a}], reasoning_effort: [low], reasoning: true, fallback: small`),
+		"24 features.search.allow | 24 features.search.fallback | 24 features.search.max_images | 24 features.search.max_output_tokens | 24 features.search.reasoning | 24 features.search.reasoning_effort | 24 features.search.system | 24 features.search.tools", "must be left out where the model is of kind embedding, as vectors is"},
+	{"more texts than there can be", toFeatures, embedding(`price_per_mtok: {input: 1}`, `, max_inputs: 2049`), "24 features.search.max_inputs", "from 1 to 2048"},
+	{"texts of a conversation", toAsk, toAsk + "    max_inputs: 9\n", "26 features.ask.max_inputs", "for models of kind embedding"},
+	{"fallback to vectors", stretch(toFeatures, "fallback: large"), edit(stretch(toFeatures, "fallback: large"), toFeatures, embedding(`price_per_mtok: {input: 1}`, ``), "fallback: large", "fallback: vectors"), "31 features.cv.fallback", "must be a model of kind chat"},
+	{"embeddings of a provider that has none", stretch("    kind: openai", toFeatures), edit(stretch("    kind: openai", toFeatures), "kind: openai\n", "kind: anthropic\n", "    max_tokens_field: max_tokens\n", "", toFeatures, embedding(`price_per_mtok: {input: 1}`, ``)),
+		"21 models.vectors.kind | 33 features.cv.allow", "only providers of kind openai"},
+
 	// Secrets, none of which may be repeated: see also TestSecretsAreNotRepeated.
 	{"secret as text", "secret: {env: CHALLENGE_SECRET}", "secret: hunter2", "69 challenge.secret", "{env: NAME}"},
 	{"secret as a key", "secret: {env: CHALLENGE_SECRET}", "secret: {hunter2}", "69 challenge.secret", "{env: NAME}"},
@@ -392,6 +447,8 @@ var mistakes = []struct {
 	{"call above its tier's pool's burst", `anonymous: {usd: "2.00"`, `anonymous: {usd: "0.005759"`, "58 pools.anonymous.usd", "at least 0.00576:"},
 	{"call above the context", "context: 20000\n    price", "context: 10999\n    price", "20 models.large.context", "at least 11000"},
 	{"system prompt above the input cap", "system: Be brief.", "system: " + strings.Repeat("brief ", 2000), "37 tiers.anonymous.max_input_tokens", "feature ask"},
+	{"tools above the input cap", toAsk, toAsk + "    tools: [" + tools(1, strings.Repeat("brief ", 2000)) + "]\n", "38 tiers.anonymous.max_input_tokens", "its tools"},
+	{"images above the input cap", stretch(toPrices, toAsk), edit(stretch(toPrices, toAsk), toPrices, "    image_tokens: {low: 85, high: 2500}\n"+toPrices, toAsk, toAsk+"    allow: [images]\n"), "54 tiers.user.max_input_tokens", "its images (max_images: 4)"},
 	{"framing above the input cap", "max_input_tokens: 2000", "max_input_tokens: 8", "37 tiers.anonymous.max_input_tokens", "feature ask"},
 }
 
@@ -431,6 +488,45 @@ func backend(web string) string {
 	return "backends:\n  web: {" + web + "}\npools:\n  web: {usd: 4, per: 1h}\n  small: {usd: \"0.40\", per: 1h}\n"
 }
 
+// Where tools, images and embeddings are put into the good file.
+const (
+	toAsk      = "    system: Be brief.\n"
+	toPrices   = "    price_per_mtok:\n"
+	toFeatures = "features:\n"
+)
+
+// stretch is the part of the good file from one text to another, both included.
+func stretch(from, to string) string {
+	begin := strings.Index(good, from)
+	return good[begin : begin+strings.Index(good[begin:], to)+len(to)]
+}
+
+// edit replaces texts, each of which stands once.
+func edit(s string, pairs ...string) string {
+	for i := 0; i < len(pairs); i += 2 {
+		if strings.Count(s, pairs[i]) != 1 {
+			panic(pairs[i] + " does not stand there once")
+		}
+		s = strings.Replace(s, pairs[i], pairs[i+1], 1)
+	}
+	return s
+}
+
+// tools are n of them, with a description of each.
+func tools(n int, description string) string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("{name: t%d, parameters: {description: %q}}", i, description))
+	}
+	return strings.Join(list, ", ")
+}
+
+// embedding is the beginning of the features in the good file, with a model before it and
+// a feature that asks it.
+func embedding(model, feature string) string {
+	return "  vectors: {kind: embedding, provider: main, id: v, context: 8000, " + model + "}\nfeatures:\n  search: {model: vectors" + feature + "}\n"
+}
+
 // accepted holds what looks unusual and is right: what is replaced in the good file,
 // and by what.
 var accepted = map[string][2]string{
@@ -451,9 +547,15 @@ var accepted = map[string][2]string{
 	"provider without key":                         {"    api_key: {env: API_KEY}\n", ""},
 	"provider on this machine": {toLarge, strings.Replace(toLarge, "https://api.openai.com", "http://127.0.0.1:8080", 1) +
 		"    max_tokens_field: max_tokens\n"},
-	"provider with all settings":          {"    timeout: 30s\n", "    key_header: api-key\n    stream_options: false\n    headers: {HTTP-Referer: \"https://app.example.com\", x-title: My app}\n"},
-	"base_url with a query":               {"openai.com/v1", "openai.com/v1/?api-version=2024-10-21&x=/y"},
-	"extra fields":                        {"    context: 20000\n    max", "    context: 20000\n    extra: {reasoning_effort: low, reasoning: {max_tokens: 9, exclude: true}, a: [1, -2.5e3, \"010\"]}\n    max"},
+	"provider with all settings": {"    timeout: 30s\n", "    key_header: api-key\n    stream_options: false\n    headers: {HTTP-Referer: \"https://app.example.com\", x-title: My app}\n"},
+	"base_url with a query":      {"openai.com/v1", "openai.com/v1/?api-version=2024-10-21&x=/y"},
+	"extra fields":               {"    context: 20000\n    max", "    context: 20000\n    extra: {reasoning_effort: low, reasoning: {max_tokens: 9, exclude: true}, a: [1, -2.5e3, \"010\"]}\n    max"},
+	"efforts and tools":          {toAsk, toAsk + "    allow: [tools]\n    reasoning_effort: [high, low]\n    tools: [{name: a_B-9, strict: true, description: \"<&>\", parameters: {type: object, properties: {}, enum: [null, 1.5e3]}}]\n"},
+	"as many images as just fit": {stretch(toPrices, "max_input_tokens: 2000"), edit(stretch(toPrices, "max_input_tokens: 2000"), toPrices, "    image_tokens: {low: 85, high: 1982}\n"+toPrices, toAsk, toAsk+"    allow: [images]\n    max_images: 1\n",
+		"    max_input_tokens: 2000", "    max_images: 4\n    max_input_tokens: 2000")},
+	"images for nobody, and by a rule": {stretch(toPrices, "max_input_tokens: 2000"), edit(stretch(toPrices, "max_input_tokens: 2000"), toPrices, "    image_tokens: {rule: gpt-4o}\n"+toPrices, toAsk, toAsk+"    allow: [image_urls]\n    max_images: 2\n",
+		"    max_input_tokens: 2000", "    max_images: 0\n    max_tools: 0\n    max_input_tokens: 2000")},
+	"embeddings":                          {toFeatures, embedding(`tokenizer: cl100k_base, extra: {input_type: query}, price_per_mtok: {input: "0.02"}`, `, max_inputs: 2048, quota: {capacity: 1, per: 1h}, tiers: [user]`)},
 	"reasoning":                           {"    system: Be brief.\n", "    reasoning: true\n"},
 	"plans by other names":                {"plan_claim: plan\n", "plan_claim: plan\n  plans: {user: [Pro, Pro Plan, user, 8f3c5a1e-0000-4000-8000-000000000000]}\n"},
 	"key server on this machine":          {"jwks_url: https://id.example.com/jwks.json", "jwks_url: http://localhost:8787/jwks.json"},

@@ -108,7 +108,7 @@ type Model struct {
 	MaxTokensField string // only of kind openai: max_tokens or max_completion_tokens; OpenAI's own has the latter by default
 	Stream         bool   // it is asked to stream, whatever the caller wants; as the provider by default
 	Prices         price.Table
-	Embeds         bool            // it makes vectors of texts, and answers nothing else
+	Embeds         bool            // it makes vectors of texts and nothing else; Context is of one text then
 	Images         *count.Images   // what images cost; nil: it takes none
 	Extra          json.RawMessage // an object, whose fields are added to each request; nil: none
 }

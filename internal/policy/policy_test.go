@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tokenfuse/tokenfuse/internal/count"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
@@ -50,13 +53,28 @@ func TestTierOf(t *testing.T) {
 // TestValues reads every key of the schema once.
 func TestValues(t *testing.T) {
 	t.Parallel()
-	p := parse(t, strings.Replace(good, "plan_claim: plan\n", "plan_claim: plan\n  plans: {user: [Pro, Pro Plan]}\n  email_verified: assume\n", 1))
+	p := parse(t, edit(good, "plan_claim: plan\n", "plan_claim: plan\n  plans: {user: [Pro, Pro Plan]}\n  email_verified: assume\n",
+		toFeatures, embedding(`price_per_mtok: {input: "0.02"}`, `, max_inputs: 9`), toPrices, "    image_tokens: {low: 85, high: 145}\n"+toPrices,
+		toAsk, toAsk+`    allow: [image_urls, tools]
+    max_images: 1
+    reasoning_effort: [high, none, low]
+    tools:
+      - name: weather
+        description: Of a place.
+        strict: false
+        parameters:
+          type: object
+          required: [place, at]
+          properties: {place: {type: string}, at: {enum: [now, null, 1.50, -2, true], description: <&>}}
+          additionalProperties: false
+      - {name: now}
+`, "    max_input_tokens: 2000\n", "    max_input_tokens: 2000\n    max_images: 2\n    max_tools: 3\n"))
 	main := &Provider{
 		Name: "main", Kind: "openai", BaseURL: "https://api.openai.com/v1",
 		APIKey: &Secret{Env: "API_KEY"}, Timeout: 30 * time.Second, Stream: true,
 	}
 	small := &Model{
-		Name: "small", Provider: main, ID: "small-1", Tokenizer: "o200k_base", Context: 20000, MaxTokensField: "max_tokens", Stream: true,
+		Name: "small", Provider: main, ID: "small-1", Tokenizer: "o200k_base", Context: 20000, MaxTokensField: "max_tokens", Stream: true, Images: &count.Images{Low: 85, High: 145},
 		Prices: price.Table{Rates: price.Rates{Input: 400_000, CachedInput: 400_000, CacheWrite: 400_000, Output: 1_600_000}},
 	}
 	large := &Model{
@@ -67,11 +85,21 @@ func TestValues(t *testing.T) {
 			Long:      price.Rates{Input: 8_000_000, CachedInput: 8_000_000, CacheWrite: 8_000_000, Output: 24_000_000},
 		},
 	}
+	vectors := &Model{
+		Name: "vectors", Embeds: true, Provider: main, ID: "v", Tokenizer: "upper_bound", Context: 8000,
+		Prices: price.Table{Rates: price.Rates{Input: 20_000, CachedInput: 20_000, CacheWrite: 20_000}},
+	}
 	want := &Policy{
 		Providers: map[string]*Provider{"main": main},
-		Models:    map[string]*Model{"small": small, "large": large},
+		Models:    map[string]*Model{"small": small, "large": large, "vectors": vectors},
 		Features: map[string]*Feature{
-			"ask": {Name: "ask", Model: small, System: "Be brief.", MaxOutputTokens: 500},
+			"ask": {
+				Name: "ask", Model: small, System: "Be brief.", MaxOutputTokens: 500,
+				AllowTools: true, AllowImages: true, AllowImageURLs: true, MaxImages: 1, Efforts: []string{"none", "low", "high"},
+				Tools: []openai.Tool{{Name: "weather", Description: "Of a place.", Strict: new(false), Parameters: json.RawMessage(
+					`{"type":"object","required":["place","at"],"properties":{"place":{"type":"string"},"at":{"enum":["now",null,1.50,-2,true],"description":"<&>"}},"additionalProperties":false}`)}, {Name: "now"}},
+			},
+			"search": {Name: "search", Model: vectors, MaxInputs: 9},
 			"cv": {
 				Name: "cv", Model: small, Fallback: large, MaxOutputTokens: 1000, Tiers: []string{"user"},
 				AllowSystem: true, AllowResponseFormat: true,
@@ -80,7 +108,7 @@ func TestValues(t *testing.T) {
 		},
 		Tiers: map[string]*Tier{
 			"anonymous": {
-				Name: "anonymous", MaxInputChars: 2000, MaxInputTokens: 2000, MaxMessages: 16, MaxOutputTokens: 400, MaxInFlight: 4,
+				Name: "anonymous", MaxInputChars: 2000, MaxInputTokens: 2000, MaxMessages: 16, MaxOutputTokens: 400, MaxImages: 2, MaxTools: 3, MaxInFlight: 4,
 				Tokens:      &Limit{"tokens", Tokens, 5000, time.Hour},
 				Requests:    &Limit{"requests", Requests, 20, time.Minute},
 				ChallengeAt: 0.5, Pool: "anonymous",
@@ -92,7 +120,7 @@ func TestValues(t *testing.T) {
 				Passes: &Passes{Limit{"passes", Requests, 30, time.Hour}, 30 * time.Minute, 20},
 			},
 			"user": {
-				Name: "user", Rank: 1, MaxInputTokens: 10000, MaxMessages: 64, MaxOutputTokens: 2000, MaxInFlight: 8,
+				Name: "user", Rank: 1, MaxInputTokens: 10000, MaxMessages: 64, MaxOutputTokens: 2000, MaxImages: 100, MaxTools: 64, MaxInFlight: 8,
 				Tokens: &Limit{"tokens", Tokens, 50000, time.Hour},
 				Spend:  &Limit{"spend", USDMicros, 2_000_000, 24 * time.Hour},
 			},
@@ -349,6 +377,31 @@ func TestNotes(t *testing.T) {
 	check.Equal(t, p.Tiers["anonymous"].Pool, "", "pool … of a tier without pools")
 }
 
+// What is open to whom.
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		ask, anonymous string // what the feature says beside, and the tier
+		want           []string
+	}{
+		{"", "", []string{"ask for anonymous, user: text"}},
+		{"    tiers: [user]\n", "", []string{"ask for user: text"}},
+		{"    tools: [{name: a}, {name: b}]\n", "", []string{"ask for anonymous, user: text, results of your own tools"}},
+		{"    allow: [tools, images]\n    max_images: 1\n    reasoning_effort: [low, none]\n", "", []string{
+			"ask for anonymous: text, reasoning_effort (none or low)", "ask for user: text, tools (up to 64), images (up to 1), reasoning_effort (none or low)"}},
+		{"    allow: [tools, image_urls, system]\n", "    max_tools: 9\n    max_images: 2\n", []string{
+			"ask for anonymous: text, system messages, tools (up to 9), images (up to 2, by address too)",
+			"ask for user: text, system messages, tools (up to 64), images (up to 4, by address too)"}},
+	} {
+		p := parse(t, edit(good, toAsk, toAsk+test.ask, toPrices, "    image_tokens: {low: 85, high: 145}\n"+toPrices, "    max_messages: 16\n", "    max_messages: 16\n"+test.anonymous))
+		check.Diff(t, cmp.Diff(append(test.want, "cv for user: text, system messages, response_format"), p.Access()), "access")
+	}
+	p := parse(t, edit(good, toFeatures, embedding(`price_per_mtok: {input: 1}`, ``), "auth:\n", "backends: {web: {secrets: [{env: B}], pool: web}}\nauth:\n", "pools:\n", "pools:\n  web: {usd: 4, per: 1h}\n"))
+	check.Equal(t, p.Access()[2], "search for anonymous, user: texts to embed (up to 256)", "of embeddings")
+	p.Auth = nil
+	check.Equal(t, p.Access()[1], "cv for nobody", "of users where there are none")
+}
+
 // TestSample: the file that we hand out passes its own check, holds no secret,
 // and keeps what its comments promise.
 func TestSample(t *testing.T) {
@@ -380,14 +433,16 @@ func TestSampleComments(t *testing.T) {
 	lines := strings.Split(string(data), "\n")
 	uncommented := 0
 	for i, line := range lines {
-		for _, key := range []string{"# fallback:", "# allow:", "# cloudfront:", "#   origin_secrets:", "# admin:", "#   allow_arns:", "#   keys:", "#   webhook:"} {
+		for _, key := range []string{"# fallback:", "# allow: [", "# image_tokens:", "# max_images:", "# max_tools:", "# reasoning_effort:", "# tools:", "#   - name: find_job", "#     description: F", "#     parameters: {t",
+			"# vectors: ", "#   kind: embedding", "#   provider: openai", "#   id: text-", "#   tokenizer: cl100k", "#   context: 8192", "#   price_per_mtok: {input: \"0.02\"}", "# search:",
+			"# cloudfront:", "#   origin_secrets:", "# admin:", "#   allow_arns:", "#   keys:", "#   webhook:"} {
 			if strings.HasPrefix(strings.TrimSpace(line), key) {
 				lines[i] = strings.Replace(line, "# ", "", 1)
 				uncommented++
 			}
 		}
 	}
-	check.Equal(t, uncommented, 8, "found … settings in comments")
+	check.Equal(t, uncommented, 26, "found … settings in comments")
 	notes := parse(t, strings.Join(lines, "\n")).Notes()
 	check.That(t, notes == nil, "notes: %q", notes)
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -21,6 +22,11 @@ const (
 	maxPrice    = 10_000_000_000    // pico-dollars per token: 10,000 dollars per million
 	maxDollars  = 1_000_000_000_000 // micro-dollars of a limit or pool: a million dollars
 	maxCapacity = 1_000_000_000_000 // tokens or requests of a limit
+
+	// Of a call. OpenAI takes as many tools and texts.
+	maxImages = 100
+	maxTools  = 128
+	maxInputs = 2048
 
 	day       = 24 * time.Hour
 	maxPeriod = 366 * day
@@ -93,16 +99,27 @@ func (v value) booleanOr(otherwise bool) bool {
 }
 
 // integer reads a whole number from 1 to most. It gives 0 for anything else.
-func (v value) integer(most int64) int64 {
-	v.shape.integer(most)
-	what := "a whole number from 1 to " + strconv.FormatInt(most, 10)
+func (v value) integer(most int64) int64 { return v.integerFrom(1, most) }
+
+// integerOr reads a whole number from 0 to most, or gives what applies if the value is
+// left out.
+func (v value) integerOr(otherwise, most int64) int64 {
+	if n := v.integerFrom(0, most); v.given() {
+		return n
+	}
+	return otherwise
+}
+
+func (v value) integerFrom(least, most int64) int64 {
+	v.shape.integer(least, most)
+	what := fmt.Sprintf("a whole number from %d to %d", least, most)
 	s, ok := v.scalar(what, "!!int", "!!float")
 	if !ok {
 		return 0
 	}
 	// Plain decimal digits alone: in YAML 0100 is 64 to some and 100 to others.
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || strconv.FormatInt(n, 10) != s || n < 1 || n > most {
+	if err != nil || strconv.FormatInt(n, 10) != s || n < least || n > most {
 		v.report("must be %s", what)
 		return 0
 	}

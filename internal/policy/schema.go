@@ -9,7 +9,6 @@ import (
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
-	"github.com/tokenfuse/tokenfuse/internal/tokens"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
 )
 
@@ -21,6 +20,9 @@ const (
 	defaultAnonymousChars = 2000
 	defaultInFlight       = 8
 	defaultAnonymousCalls = 4 // in flight
+	defaultTools          = 64
+	defaultImages         = 4 // of a call, where a feature takes any
+	defaultInputs         = 256
 	defaultNetworkCalls   = 32
 	defaultAlarmFactor    = 4.0
 	defaultAlarmFloor     = 1 * price.Dollar
@@ -110,70 +112,6 @@ func readProvider(name string, v value) *Provider {
 	return p
 }
 
-func (p *Policy) readModel(name string, v value) *Model {
-	o := v.object()
-	defer o.end()
-	m := &Model{
-		Name:      name,
-		Provider:  refer(o.need("provider"), "provider", p.Providers),
-		ID:        o.need("id").text(),
-		Tokenizer: cmp.Or(o.get("tokenizer").choice(tokens.Names()...), defaultTokenizer),
-		Context:   o.need("context").integer(maxTokens),
-		Prices:    readPrices(o.need("price_per_mtok")),
-		Extra:     o.get("extra").extra(),
-	}
-	field := o.get("max_tokens_field")
-	m.MaxTokensField = field.choice("max_tokens", "max_completion_tokens")
-	m.Stream = o.get("stream").booleanOr(m.Provider == nil || m.Provider.Stream)
-	if m.Provider == nil {
-		return m
-	}
-	switch openai := m.Provider.Kind == kind.OpenAI; {
-	case openai && m.Provider.host() == hostOpenAI:
-		m.MaxTokensField = cmp.Or(m.MaxTokensField, openAIMaxTokensField)
-	case openai && m.Provider.BaseURL != "" && !field.given() && o.ok:
-		o.r.report(join(v.path, "max_tokens_field"), "is required where the provider is not %s: max_tokens or max_completion_tokens, whichever its server obeys. One that does not know the field ignores it, and with it the cap of the output", hostOpenAI)
-	case !openai && field.given() && m.Provider.Kind != "":
-		field.report("must be left out: only kind openai has a choice")
-	}
-	return m
-}
-
-// readPrices reads the prices of a model. Where there is no price for input that was read
-// from or written to a cache, it is the price of other input: no price is guessed lower.
-func readPrices(v value) price.Table {
-	o := v.object()
-	defer o.end()
-	var t price.Table
-	t.Rates = readRates(o)
-	if !o.get("cache_write").given() {
-		t.CacheWrite = t.Input
-	}
-	if long := o.get("long_context"); long.given() {
-		lo := long.object()
-		defer lo.end()
-		t.LongAbove = lo.need("above").integer(maxTokens)
-		t.Long = readRates(lo)
-		if !lo.get("cache_write").given() {
-			t.Long.CacheWrite = max(t.Long.Input, t.CacheWrite)
-		}
-	}
-	return t
-}
-
-func readRates(o *object) price.Rates {
-	r := price.Rates{
-		Input:      o.need("input").rate(),
-		CacheWrite: o.get("cache_write").rate(),
-		Output:     o.need("output").rate(),
-	}
-	r.CachedInput = r.Input
-	if cached := o.get("cached_input"); cached.given() {
-		r.CachedInput = cached.rate()
-	}
-	return r
-}
-
 func readPool(name string, v value) *Pool {
 	o := v.object()
 	defer o.end()
@@ -200,11 +138,15 @@ func (p *Policy) readTier(name string, v value) *Tier {
 		MaxInFlight:     int(o.get("max_in_flight").integer(bucket.MaxInFlight)),
 		ChallengeAt:     o.get("challenge_at").number(0, 1000),
 	}
+	mayImages, mayTools := int64(maxImages), int64(defaultTools)
 	if anonymous {
+		mayImages, mayTools = 0, 0
 		t.MaxInputChars = cmp.Or(t.MaxInputChars, defaultAnonymousChars)
 		t.MaxInFlight = cmp.Or(t.MaxInFlight, defaultAnonymousCalls)
 	}
 	t.MaxInFlight = cmp.Or(t.MaxInFlight, defaultInFlight)
+	t.MaxImages = o.get("max_images").integerOr(mayImages, maxImages)
+	t.MaxTools = o.get("max_tools").integerOr(mayTools, maxTools)
 
 	limits := o.need("limits").object()
 	t.Tokens = readLimit(limits.get("tokens"), LimitTokens, Tokens)
@@ -300,58 +242,6 @@ func readPasses(v value) *Passes {
 		calls.report("must be at most %d where ttl is %s: no call may come back while the pass lives, so that all of them take calls x (ttl + 1m) to come back, and that is at most %s", most, formatDuration(p.TTL), formatDuration(maxPeriod))
 	}
 	return p
-}
-
-// clientsChoke are names that client libraries take for models of OpenAI. With those they
-// use another API than chat completions, or drop and rename parameters.
-const clientsChoke = `^o[0-9]|^gpt-5|codex`
-
-func chokesClients(name string) bool {
-	return len(name) > 1 && name[0] == 'o' && digits(name[1:2]) || strings.HasPrefix(name, "gpt-5") || strings.Contains(name, "codex")
-}
-
-// reserved are names that stand for something else where a feature is named.
-var reserved = []string{
-	LimitTokens, LimitRequests, LimitSpend, LimitNetworkTokens, LimitNetworkRequests,
-	LimitPasses, LimitInFlight, LimitPassCalls, LimitSiteverify, "all",
-}
-
-func (p *Policy) readFeature(name string, v value) *Feature {
-	switch {
-	case slices.Contains(reserved, name):
-		v.report("a feature must not be named like a limit or all: %s", strings.Join(reserved, ", "))
-	case chokesClients(name):
-		v.report("a feature's name must not begin with o and a digit or with gpt-5, nor contain codex: clients change their behaviour on those")
-	}
-	o := v.object()
-	defer o.end()
-	f := &Feature{
-		Name:            name,
-		Model:           refer(o.need("model"), "model", p.Models),
-		System:          o.get("system").prose(),
-		MaxOutputTokens: o.need("max_output_tokens").integer(maxTokens),
-		Reasoning:       o.get("reasoning").boolean(),
-		Quota:           readLimit(o.get("quota"), name, Requests),
-	}
-	fallback := o.get("fallback")
-	f.Fallback = refer(fallback, "model", p.Models)
-	if f.Fallback != nil && f.Fallback == f.Model {
-		fallback.report("must be another model than the feature's own")
-	}
-	f.Tiers = o.get("tiers").texts("tiers", func(item value, _ string) { refer(item, "tier", p.Tiers) })
-	allow := o.get("allow")
-	allowed := allow.texts("system, response_format", func(item value, _ string) {
-		item.choice("system", "response_format")
-	})
-	f.AllowSystem = slices.Contains(allowed, "system")
-	f.AllowResponseFormat = slices.Contains(allowed, "response_format")
-	for _, m := range f.Models() {
-		if f.AllowResponseFormat && m.Provider != nil && !m.Provider.Kind.HasResponseFormats() {
-			allow.report("must not have response_format: model %s is of kind %s, which has none", m.Name, m.Provider.Kind)
-			break
-		}
-	}
-	return f
 }
 
 func (p *Policy) readAuth(v value) *Auth {

@@ -18,10 +18,10 @@ const TreeSuffix = ".tree"
 
 // treeForm begins each tree. It changes with the form, and with the version: another one
 // may understand YAML in another way.
-const treeForm = "tokenfuse tree 1 of " + version.Number + "\n"
+const treeForm = "tokenfuse tree 2 of " + version.Number + "\n"
 
 // tags are those that a right file has, by their numbers in a tree.
-var tags = []string{"!!str", "!!int", "!!float", "!!bool", "!!map", "!!seq"}
+var tags = []string{"!!str", "!!int", "!!float", "!!bool", "!!map", "!!seq", "!!null"}
 
 // Tree is what YAML makes of a file's text, if that is right. A function that finds it
 // beside the file, as a file of its own, need not read YAML, which would be an eighth of

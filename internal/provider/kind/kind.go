@@ -28,6 +28,10 @@ func Names() []string { return []string{string(OpenAI), string(Anthropic), strin
 // has counted.
 func (k Kind) HasResponseFormats() bool { return k != Anthropic && k != Bedrock }
 
+// FetchesImages reports whether an image can be given as an address. Bedrock takes only the
+// image itself.
+func (k Kind) FetchesImages() bool { return k != Bedrock }
+
 // Unsupported names the first parameter of r that k cannot honour, as OpenAI's API
 // calls it; "" if there is none. Values that ask for what happens anyway are no
 // parameters. It is "messages" if no message but instructions has any text.
