@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"unicode/utf8"
 )
 
 // Member is a member of an object, its value not decoded yet.
@@ -20,8 +21,12 @@ type Member struct {
 	Value json.RawMessage
 }
 
-// ErrNotObject: the value is JSON, or not even that, but no object.
-var ErrNotObject = errors.New("not a JSON object")
+// What a value is not.
+var (
+	ErrNotJSON   = errors.New("not valid JSON")
+	ErrNotObject = errors.New("not a JSON object")
+	ErrNotList   = errors.New("not a JSON list")
+)
 
 // DuplicateError: a name stands twice in one object.
 type DuplicateError struct{ Name string }
@@ -31,21 +36,29 @@ func (e *DuplicateError) Error() string { return fmt.Sprintf("the name %q stands
 // few members are looked through, which costs less than a map of them.
 const few = 16
 
-// Object splits an object into its members, in the order in which they stand.
-// Nested objects are not looked at. raw must hold nothing else.
+// Object splits an object into its members, in the order in which they stand. raw must
+// hold nothing else.
 func Object(raw []byte) ([]Member, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
+	if start := blank(raw, 0); start == len(raw) || raw[start] != '{' {
 		return nil, ErrNotObject
 	}
+	if !json.Valid(raw) {
+		return nil, ErrNotJSON
+	}
+	return Members(raw)
+}
+
+// Members is Object of what is known to be valid JSON, such as a value within a body that
+// was checked: large values are not read once more at each level. Nested objects are not
+// looked at. The values are parts of valid, not copies.
+func Members(valid []byte) ([]Member, error) {
 	members := make([]Member, 0, few/4)
 	var names map[string]bool // of many members; few are compared with each other
-	for dec.More() {
-		token, err := dec.Token()
-		if err != nil {
-			return nil, err
+	err := split(valid, '{', func(quoted, value []byte) error {
+		name, ok := String(quoted)
+		if !ok {
+			return ErrNotJSON
 		}
-		name := token.(string) // within an object the decoder gives nothing else here
 		if names == nil && len(members) == few {
 			names = make(map[string]bool, 2*few)
 			for _, m := range members {
@@ -53,31 +66,162 @@ func Object(raw []byte) ([]Member, error) {
 			}
 		}
 		if names[name] || names == nil && slices.ContainsFunc(members, func(m Member) bool { return m.Name == name }) {
-			return nil, &DuplicateError{name}
+			return &DuplicateError{name}
 		}
 		if names != nil {
 			names[name] = true
 		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, err
-		}
 		members = append(members, Member{name, value})
-	}
-	if _, err := dec.Token(); err != nil { // the closing brace
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
-	if _, err := dec.Token(); err != io.EOF { // More takes a stray bracket for an end
-		return nil, errors.New("something follows the object")
-	}
 	return members, nil
+}
+
+// List splits a list that is known to be valid JSON, as Members does an object.
+func List(valid []byte) ([]json.RawMessage, error) {
+	list := []json.RawMessage{}
+	err := split(valid, '[', func(_, value []byte) error {
+		list = append(list, value)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// String decodes a string that is known to be valid JSON; ok is false if it is no string.
+func String(valid []byte) (s string, ok bool) {
+	if n := len(valid); n >= 2 && valid[0] == '"' && valid[n-1] == '"' && bytes.IndexByte(valid, '\\') < 0 && utf8.Valid(valid) {
+		return string(valid[1 : n-1]), true
+	}
+	return s, len(valid) > 0 && valid[0] == '"' && json.Unmarshal(valid, &s) == nil
+}
+
+// Depth is how many objects and lists stand within each other at most, in what is known to
+// be valid JSON.
+func Depth(valid []byte) (most int) {
+	for i, depth := 0, 0; i < len(valid); i++ {
+		switch valid[i] {
+		case '"':
+			i = pastString(valid, i) - 1
+		case '{', '[':
+			depth++
+			most = max(most, depth)
+		case '}', ']':
+			depth--
+		}
+	}
+	return most
+}
+
+// split gives each value of an object or of a list, whichever begins with open, and of an
+// object the name before it.
+func split(valid []byte, open byte, yield func(name, value []byte) error) error {
+	i := blank(valid, 0)
+	if i == len(valid) || valid[i] != open {
+		if open == '{' {
+			return ErrNotObject
+		}
+		return ErrNotList
+	}
+	for i++; ; {
+		if i = blank(valid, i); i < len(valid) && valid[i] == ',' {
+			i = blank(valid, i+1)
+		}
+		if i == len(valid) {
+			return ErrNotJSON
+		}
+		if valid[i] == open+2 { // } and ] come two after { and [
+			return nil
+		}
+		var name []byte
+		if open == '{' {
+			end := past(valid, i)
+			name, i = valid[i:end], blank(valid, end)
+			if i == len(valid) || valid[i] != ':' {
+				return ErrNotJSON
+			}
+			i = blank(valid, i+1)
+		}
+		end := past(valid, i)
+		if end == i {
+			return ErrNotJSON
+		}
+		if err := yield(name, valid[i:end:end]); err != nil {
+			return err
+		}
+		i = end
+	}
+}
+
+// blank is where the white space from i on ends.
+func blank(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// past is where the value that begins at i ends.
+func past(b []byte, i int) int {
+	for depth := 0; i < len(b); {
+		switch b[i] {
+		case '"':
+			i = pastString(b, i)
+		case '{', '[':
+			depth++
+			i++
+			continue
+		case '}', ']':
+			if depth == 0 {
+				return i
+			}
+			depth--
+			i++
+		case ',', ':', ' ', '\t', '\n', '\r':
+			if depth == 0 {
+				return i
+			}
+			i++
+			continue
+		default: // a part of a number or of a word
+			i++
+			continue
+		}
+		if depth == 0 {
+			return i
+		}
+	}
+	return len(b)
+}
+
+func pastString(b []byte, i int) int {
+	for i++; ; i++ {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return len(b)
+		}
+		begin := i
+		i += n
+		escapes := 0
+		for i-1-escapes >= begin && b[i-1-escapes] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			return i + 1
+		}
+	}
 }
 
 // Unique reports the first name that stands twice in any object within raw, at
 // any depth, as a *DuplicateError, or that raw is not one JSON value.
 func Unique(raw []byte) error {
 	if !json.Valid(raw) {
-		return errors.New("not valid JSON")
+		return ErrNotJSON
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()

@@ -1,11 +1,14 @@
 package strictjson
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
@@ -19,12 +22,12 @@ func TestObject(t *testing.T) {
 		{`[]`, `not a JSON object`},
 		{`"a"`, `not a JSON object`},
 		{``, `not a JSON object`},
-		{`{"a":1} {"b":2}`, `something follows the object`},
-		{`{}]0`, `something follows the object`},
-		{`{"a":1}}`, `something follows the object`},
-		{`{"a":1`, `EOF`},
-		{`{"a":1,}`, `invalid character '}' looking for beginning of object key string`},
-		{`{"a":01}`, `invalid character '1' after object key:value pair`},
+		{`{"a":1} {"b":2}`, `not valid JSON`},
+		{`{}]0`, `not valid JSON`},
+		{`{"a":1}}`, `not valid JSON`},
+		{`{"a":1`, `not valid JSON`},
+		{`{"a":1,}`, `not valid JSON`},
+		{`{"a":01}`, `not valid JSON`},
 	} {
 		members, err := Object([]byte(tc.raw))
 		var got []string
@@ -72,16 +75,35 @@ func TestUnique(t *testing.T) {
 	check.That(t, Unique([]byte(`{"a":1}{`)) != nil && Unique(nil) != nil, "what is not one value is accepted")
 }
 
+// What is split is what encoding/json finds there, and what is not JSON does no harm.
 func FuzzUnique(f *testing.F) {
-	f.Add([]byte(`{"a":{"b":[1,{"c":null}]}}`))
-	f.Add([]byte(`{"a":1,"a":2}`))
+	for _, s := range []string{`{"a":{"b":[1,{"c":null}]}}`, `{"a":1,"a":2}`, ` [ 1 , "]," , {"}":"\\\"]"} ] `, `["\\\\","\ud800x",[],{}, -1.5e3 ,true]`, `"\\\\\""`, `{"a`, `[1 2]`, "\"\xff\""} {
+		f.Add([]byte(s))
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		check.That(t, Unique(raw) != nil || json.Valid(raw), "accepted what is not JSON")
-		if members, err := Object(raw); err == nil {
-			check.That(t, json.Valid(raw), "split what is not JSON")
-			for _, m := range members {
-				check.That(t, json.Valid(m.Value), "a value is not JSON")
-			}
+		members, err := Object(raw)
+		check.That(t, err != nil || json.Valid(raw), "split what is not JSON")
+		list, listErr := List(raw)
+		text, isText := String(raw)
+		if _, err := Members(raw); !json.Valid(raw) || errors.As(err, new(*DuplicateError)) {
+			return
+		}
+		var object map[string]json.RawMessage
+		var wantList []json.RawMessage
+		var wantText *string
+		if json.Unmarshal(raw, &object) == nil && object != nil {
+			check.That(t, err == nil && len(members) == len(object), "%v %s", err, members)
+		}
+		for _, m := range members {
+			check.That(t, string(m.Value) == string(object[m.Name]) || !utf8.Valid(raw), "%s: %s, want %s", m.Name, m.Value, object[m.Name])
+		}
+		if json.Unmarshal(raw, &wantList) == nil && wantList != nil {
+			check.That(t, listErr == nil && slices.EqualFunc(list, wantList, func(a, b json.RawMessage) bool { return string(a) == string(b) }), "%v %s", listErr, list)
+		}
+		trimmed := bytes.TrimSpace(raw)
+		if len(trimmed) == len(raw) && json.Unmarshal(raw, &wantText) == nil && wantText != nil {
+			check.That(t, isText && text == *wantText, "%q, want %q", text, *wantText)
 		}
 	})
 }
