@@ -75,9 +75,9 @@ func ParseChat(body []byte) (*ChatRequest, *Error) {
 		return nil, Errorf(InvalidValue, "model", "model is missing: it names the feature to call.")
 	}
 	if req.Messages == nil {
-		return nil, Errorf(InvalidValue, "messages", "messages is missing.")
+		return nil, field{}.missing("messages")
 	}
-	return req, nil
+	return req, req.Tooling.named("tool_choice.function.name")
 }
 
 // chatFields are the accepted fields and their readers.
@@ -105,6 +105,22 @@ var chatFields = map[string]func(*ChatRequest, field) *Error{
 	},
 	"stream_options":  readStreamOptions,
 	"response_format": readResponseFormat,
+	"tools": func(r *ChatRequest, f field) (err *Error) {
+		r.Tools, err = readTools(f)
+		return err
+	},
+	"tool_choice": readToolChoice,
+	"parallel_tool_calls": func(r *ChatRequest, f field) *Error {
+		b, err := f.boolean()
+		r.ParallelToolCalls = &b
+		return err
+	},
+	"reasoning_effort": func(r *ChatRequest, f field) *Error {
+		if err := f.string(&r.ReasoningEffort); err != nil || !slices.Contains(Efforts, r.ReasoningEffort) {
+			return f.invalid("must be one of %s", strings.Join(Efforts, ", "))
+		}
+		return nil
+	},
 
 	// Read, but of no effect: they only label the call.
 	"user":              func(_ *ChatRequest, f field) *Error { _, err := f.text(maxUserBytes); return err },
@@ -113,18 +129,17 @@ var chatFields = map[string]func(*ChatRequest, field) *Error{
 	"metadata":          readMetadata,
 
 	// Accepted in the value that clients send by themselves, which asks for nothing.
-	"n":                   neutral(`1`),
-	"tools":               toolless(`[]`),
-	"functions":           toolless(`[]`),
-	"tool_choice":         toolless(`"none"`, `"auto"`),
-	"function_call":       toolless(`"none"`, `"auto"`),
-	"parallel_tool_calls": toolless(`true`, `false`),
-	"logprobs":            neutral(`false`),
-	"top_logprobs":        neutral(`0`),
-	"logit_bias":          neutral(`{}`),
-	"store":               neutral(`false`),
-	"service_tier":        neutral(`"auto"`, `"default"`),
-	"modalities":          neutral(`["text"]`),
+	"n":             neutral(`1`),
+	"functions":     older(`[]`),
+	"function_call": older(`"none"`, `"auto"`),
+	"logprobs":      neutral(`false`),
+	"top_logprobs":  neutral(`0`),
+	"logit_bias":    neutral(`{}`),
+	"store":         neutral(`false`),
+	"service_tier":  neutral(`"auto"`, `"default"`),
+	"modalities":    neutral(`["text"]`),
+
+	"web_search_options": func(_ *ChatRequest, f field) *Error { return f.unsupported("costs by itself and is not supported") },
 }
 
 var chatNames = slices.Collect(maps.Keys(chatFields))
@@ -139,13 +154,13 @@ func neutral(values ...string) func(*ChatRequest, field) *Error {
 	}
 }
 
-// toolless is neutral for what belongs to tools.
-func toolless(values ...string) func(*ChatRequest, field) *Error {
+// older is neutral for what tools have replaced.
+func older(values ...string) func(*ChatRequest, field) *Error {
 	return func(_ *ChatRequest, f field) *Error {
 		if f.isOneOf(values...) {
 			return nil
 		}
-		return f.noTools()
+		return f.older()
 	}
 }
 

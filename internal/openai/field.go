@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -26,10 +26,15 @@ func (f field) unsupported(format string, args ...any) *Error {
 	return Errorf(UnsupportedParameter, f.path, f.path+" "+format+".", args...)
 }
 
-// noTools refuses what belongs to tools, wherever it stands, in the same words: who asks
+// NoTools refuses what belongs to tools, wherever it stands, in the same words: who asks
 // for them must know that there are none, and not which part of them is at fault.
-func (f field) noTools() *Error {
-	return Errorf(UnsupportedParameter, f.path, "This endpoint has no tools: %s is not supported.", f.path)
+func NoTools(path string) *Error {
+	return Errorf(UnsupportedParameter, path, "This endpoint has no tools: %s is not supported.", path)
+}
+
+// older refuses what came before tools, and was replaced by them.
+func (f field) older() *Error {
+	return f.unsupported("is an older form and is not supported: use tools")
 }
 
 func unknownField(path, name string, known []string) *Error {
@@ -42,8 +47,14 @@ func unknownField(path, name string, known []string) *Error {
 	return Errorf(UnsupportedParameter, path, "%s is not supported here.", path)
 }
 
+// missing refuses that there is no member called name.
+func (f field) missing(name string) *Error {
+	path := join(f.path, name)
+	return Errorf(InvalidValue, path, "%s is missing.", path)
+}
+
 // index is the path of an element.
-func (f field) index(i int) string { return fmt.Sprintf("%s[%d]", f.path, i) }
+func (f field) index(i int) string { return f.path + "[" + strconv.Itoa(i) + "]" }
 
 // whole splits the object that is a whole body.
 func whole(body []byte) ([]strictjson.Member, *Error) {
@@ -56,10 +67,10 @@ func whole(body []byte) ([]strictjson.Member, *Error) {
 	return object(body, "")
 }
 
-// object splits the object at path; "" is the whole body. A member whose value is null is
+// object splits the object at path; "" is the whole body, which is valid JSON. A member whose value is null is
 // absent, known or not: clients send what is not set so.
 func object(raw json.RawMessage, path string) ([]strictjson.Member, *Error) {
-	members, err := strictjson.Object(raw)
+	members, err := strictjson.Members(raw)
 	if err == nil {
 		return slices.DeleteFunc(members, func(m strictjson.Member) bool { return isNull(m.Value) }), nil
 	}
@@ -105,23 +116,27 @@ func (f field) isOneOf(values ...string) bool {
 }
 
 // isNothing reports an empty value, of whatever type.
-func (f field) isNothing() bool { return f.isOneOf(`""`, `[]`, `{}`) }
+func (f field) isNothing() bool {
+	last := len(f.raw) - 1
+	return string(f.raw) == `""` || last > 0 && (f.raw[0] == '[' || f.raw[0] == '{') && len(bytes.TrimSpace(f.raw[1:last])) == 0
+}
 
 // string takes a string of any length.
 func (f field) string(into *string) *Error {
-	if json.Unmarshal(f.raw, into) != nil {
+	s, ok := strictjson.String(f.raw)
+	if !ok {
 		return f.invalid("must be a string")
 	}
+	*into = s
 	return nil
 }
 
-func (f field) text(maxBytes int) (string, *Error) {
-	var s string
-	if json.Unmarshal(f.raw, &s) != nil {
-		return "", f.invalid("must be a string")
+func (f field) text(maxBytes int) (s string, err *Error) {
+	if err = f.string(&s); err == nil && len(s) > maxBytes {
+		err = f.invalid("is longer than %d bytes", maxBytes)
 	}
-	if len(s) > maxBytes {
-		return "", f.invalid("is longer than %d bytes", maxBytes)
+	if err != nil {
+		return "", err
 	}
 	return s, nil
 }
@@ -174,9 +189,14 @@ func (list Members) Get(name string) json.RawMessage {
 
 // Text is a member that must be a string of at most maxBytes; "" if it is absent or null.
 func (list Members) Text(name string, maxBytes int) (string, *Error) {
+	return list.text("", name, maxBytes)
+}
+
+// text is Text of the members of the object at path.
+func (list Members) text(path, name string, maxBytes int) (string, *Error) {
 	raw := list.Get(name)
 	if raw == nil {
 		return "", nil
 	}
-	return field{name, raw}.text(maxBytes)
+	return field{join(path, name), raw}.text(maxBytes)
 }

@@ -1,10 +1,10 @@
 package openai
 
 import (
-	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/tokenfuse/tokenfuse/internal/strictjson"
 )
 
 // Message is one turn of the conversation.
@@ -19,19 +19,21 @@ type Message struct {
 // MarshalJSON writes m as OpenAI's API has it: the content as text, or as parts where there
 // are images among it, or as null where there are only calls of tools.
 func (m Message) MarshalJSON() ([]byte, error) {
-	wire := struct {
+	type text struct {
 		Role       string    `json:"role"`
-		Content    any       `json:"content"`
+		Content    string    `json:"content"`
 		ToolCalls  ToolCalls `json:"tool_calls,omitempty"`
 		ToolCallID string    `json:"tool_call_id,omitempty"`
-	}{Role: m.Role, Content: m.Content, ToolCalls: m.ToolCalls, ToolCallID: m.ToolCallID}
-	switch {
-	case len(m.Images) > 0:
-		wire.Content = m.parts()
-	case len(m.ToolCalls) > 0 && m.Content == "":
-		wire.Content = nil
 	}
-	return plain(wire)
+	type other struct {
+		Role      string    `json:"role"`
+		Content   []any     `json:"content"`
+		ToolCalls ToolCalls `json:"tool_calls,omitempty"`
+	}
+	if len(m.Images) > 0 || len(m.ToolCalls) > 0 && m.Content == "" {
+		return plain(other{m.Role, m.parts(), m.ToolCalls})
+	}
+	return plain(text{m.Role, m.Content, m.ToolCalls, m.ToolCallID})
 }
 
 // Split gives the content in its order: each text that is not empty to text, each image to
@@ -74,8 +76,8 @@ func (m Message) parts() (list []any) {
 func (m Message) IsInstruction() bool { return m.Role == "system" || m.Role == "developer" }
 
 func readMessages(r *ChatRequest, f field) *Error {
-	var raws []json.RawMessage
-	if json.Unmarshal(f.raw, &raws) != nil {
+	raws, err := strictjson.List(f.raw)
+	if err != nil {
 		return f.invalid("must be a list of messages")
 	}
 	if len(raws) == 0 {
@@ -89,11 +91,11 @@ func readMessages(r *ChatRequest, f field) *Error {
 		}
 		r.Messages[i] = m
 	}
-	return nil
+	return f.paired(r.Messages)
 }
 
 // dropped are members of messages that clients send back as they got them, or add for
-// themselves, and that say nothing to a model of text.
+// themselves, and that say nothing to a model.
 var dropped = []string{"annotations", "cache_control", "name", "parsed", "reasoning_content"}
 
 var messageNames = append([]string{"role", "content", "refusal", "audio", "tool_calls", "function_call", "tool_call_id"}, dropped...)
@@ -105,7 +107,7 @@ func readMessage(f field) (m Message, err *Error) {
 	if err != nil {
 		return m, err
 	}
-	var content field
+	var content, calls, id field
 	var refusal string
 	for _, member := range members {
 		part := field{join(f.path, member.Name), member.Value}
@@ -118,9 +120,13 @@ func readMessage(f field) (m Message, err *Error) {
 			if !part.isNothing() {
 				err = part.string(&refusal)
 			}
-		case "tool_calls", "function_call", "tool_call_id":
+		case "tool_calls":
+			calls = part
+		case "tool_call_id":
+			id = part
+		case "function_call":
 			if !part.isNothing() {
-				err = part.noTools()
+				err = part.older()
 			}
 		case "audio":
 			if !part.isNothing() {
@@ -135,94 +141,141 @@ func readMessage(f field) (m Message, err *Error) {
 			return m, err
 		}
 	}
+	if m.Role == "" {
+		return m, f.missing("role")
+	}
+	if err := m.readTooling(f, calls, id); err != nil {
+		return m, err
+	}
 	said := refusal != "" || m.Role == "assistant" // may have said nothing, and did so in many ways
 	switch {
-	case m.Role == "":
-		return m, Errorf(InvalidValue, join(f.path, "role"), "%s is missing.", join(f.path, "role"))
 	case content.raw != nil:
-		m.Content, err = readContent(content, said)
+		err = m.readContent(content, said)
 	case !said:
-		err = Errorf(InvalidValue, join(f.path, "content"), "%s is missing.", join(f.path, "content"))
+		err = f.missing("content")
 	}
 	m.Content += refusal
 	return m, err
 }
 
+// readTooling takes an assistant's calls, and which of them a tool's message answers.
+func (m *Message) readTooling(f, calls, id field) (err *Error) {
+	switch {
+	case calls.raw == nil || calls.isNothing():
+	case m.Role != "assistant":
+		return calls.invalid("belongs to messages of the role assistant alone")
+	default:
+		if m.ToolCalls, err = readToolCalls(calls); err != nil {
+			return err
+		}
+	}
+	switch {
+	case m.Role == "tool" && id.raw == nil:
+		return f.missing("tool_call_id")
+	case m.Role == "tool":
+		m.ToolCallID, err = readCallID(id)
+	case id.raw != nil && !id.isNothing():
+		return id.invalid("belongs to messages of the role tool alone")
+	}
+	return err
+}
+
 func readRole(f field) (string, *Error) {
 	role, err := f.text(32)
 	switch role {
-	case "system", "developer", "user", "assistant":
-	case "tool", "function":
-		return "", f.noTools()
+	case "system", "developer", "user", "assistant", "tool":
+	case "function":
+		return "", f.older()
 	default:
 		if err == nil {
-			err = f.invalid("must be system, developer, user or assistant")
+			err = f.invalid("must be system, developer, user, assistant or tool")
 		}
 	}
 	return role, err
 }
 
-// readContent takes a string, or an array of text parts, which are joined. There may be no
+// readContent takes a string, or an array of parts, whose text is joined. There may be no
 // part if empty is true.
-func readContent(f field, empty bool) (string, *Error) {
-	var s string
-	if json.Unmarshal(f.raw, &s) == nil {
-		return s, nil
+func (m *Message) readContent(f field, empty bool) *Error {
+	if s, ok := strictjson.String(f.raw); ok {
+		m.Content = s
+		return nil
 	}
-	var parts []json.RawMessage
-	if json.Unmarshal(f.raw, &parts) != nil {
-		return "", f.invalid("must be a string or a list of text parts")
+	parts, err := strictjson.List(f.raw)
+	if err != nil {
+		return f.invalid("must be a string or a list of parts")
 	}
 	if len(parts) == 0 && !empty {
-		return "", f.invalid("is empty")
+		return f.invalid("is empty")
 	}
-	var text strings.Builder
+	var content strings.Builder
 	for i, raw := range parts {
-		s, err := readPart(field{f.index(i), raw})
+		text, image, err := m.readPart(field{f.index(i), raw})
 		if err != nil {
-			return "", err
+			return err
 		}
-		text.WriteString(s)
+		if image != nil {
+			image.Part, image.At = i, content.Len()
+			m.Images = append(m.Images, *image)
+		}
+		content.WriteString(text)
 	}
-	return text.String(), nil
+	m.Content = content.String()
+	return nil
 }
 
-// readPart takes a part of text or of a refusal, whose text stands under the name of its
-// type.
-func readPart(f field) (string, *Error) {
+var partNames = []string{"type", "text", "refusal", "image_url", "cache_control", "annotations"}
+
+// readPart takes a part of text, of a refusal or of an image, which stands under the name of
+// its type.
+func (m *Message) readPart(f field) (text string, image *Image, err *Error) {
 	members, err := object(f.raw, f.path)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	var kind string
-	var text, refusal *string
-	for _, m := range members {
-		member := field{join(f.path, m.Name), m.Value}
-		switch m.Name {
-		case "type":
-			if kind, err = member.text(64); err == nil && kind != "text" && kind != "refusal" {
-				err = member.unsupported("%q is not supported: only text is", Clip(kind))
-			}
-		case "text":
-			text = new(string)
-			err = member.string(text)
-		case "refusal":
-			refusal = new(string)
-			err = member.string(refusal)
-		case "cache_control", "annotations":
-		default:
-			err = unknownField(member.path, m.Name, []string{"type", "text", "refusal", "cache_control", "annotations"})
+	kind, err := m.partKind(f, members)
+	if err != nil {
+		return "", nil, err
+	}
+	found := false
+	for _, member := range members {
+		part := field{join(f.path, member.Name), member.Value}
+		switch {
+		case member.Name == kind && kind == "image_url":
+			image, err = readImage(part)
+		case member.Name == kind:
+			err = part.string(&text)
+		case member.Name == "image_url":
+			err = part.invalid("belongs to parts of the type image_url alone")
+		case !slices.Contains(partNames, member.Name):
+			err = unknownField(part.path, member.Name, partNames)
 		}
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
+		found = found || member.Name == kind
 	}
-	if kind == "refusal" {
-		text = refusal
+	if !found {
+		err = f.missing(kind)
 	}
-	missing := cmp.Or(kind, "type")
-	if kind == "" || text == nil {
-		return "", Errorf(InvalidValue, join(f.path, missing), "%s is missing.", join(f.path, missing))
+	return text, image, err
+}
+
+// partKind is the type of a part that m may have.
+func (m *Message) partKind(f field, members Members) (string, *Error) {
+	kind, err := members.text(f.path, "type", 64)
+	switch {
+	case err != nil:
+		return "", err
+	case members.Get("type") == nil:
+		return "", f.missing("type")
+	case kind == "text", kind == "refusal", kind == "image_url" && m.Role == "user":
+		return kind, nil
 	}
-	return *text, nil
+	may := "text is"
+	if m.Role == "user" {
+		may = "text and image_url are"
+	}
+	f.path = join(f.path, "type")
+	return "", f.unsupported("%q is not supported: of the role %s only %s", Clip(kind), m.Role, may)
 }

@@ -17,7 +17,7 @@ type object map[string]json.RawMessage
 // readObject reads the body: a JSON object with no other names than the allowed
 // ones, each at most once. null counts as absent.
 func readObject(r *request, allowed ...string) (object, *openai.Error) {
-	data, apiErr := openai.ReadBody(r.Request)
+	data, apiErr := openai.ReadBody(r.Request, openai.MaxText)
 	if apiErr != nil {
 		return nil, apiErr
 	}

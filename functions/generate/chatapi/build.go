@@ -69,7 +69,7 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 	}
 	h := &Handler{Policy: p.Policy, Log: p.Log, Metrics: p.Metrics, Version: p.Version, Now: p.Now, providers: p.Providers, wrong: newWrongs(), plans: &strangers{}, unsaid: &atomic.Bool{}, refusedToken: p.RefusedToken,
 		silence: cmp.Or(p.Silence, defaultSilence), started: p.Now()}
-	h.RefusedOrigin = p.RefusedOrigin
+	h.RefusedOrigin, h.mostBytes = p.RefusedOrigin, mostBytes(p.Policy)
 	for _, part := range []func(context.Context, *Handler) error{p.callProviders, p.source, p.anonymous, p.backends, p.challenge, p.verifier, p.admission} {
 		if err := part(ctx, h); err != nil {
 			return nil, err

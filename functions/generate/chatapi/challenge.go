@@ -55,7 +55,7 @@ func (h *Handler) solveChallenge(w http.ResponseWriter, r *http.Request, e *entr
 	if h.Challenges == nil {
 		return openai.Errorf(openai.NotFound, "", noChallenge)
 	}
-	body, apiErr := openai.ReadBody(r)
+	body, apiErr := openai.ReadBody(r, openai.MaxText)
 	if apiErr != nil {
 		return apiErr
 	}

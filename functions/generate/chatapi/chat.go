@@ -24,7 +24,7 @@ func (h *Handler) chat(w http.ResponseWriter, r *http.Request, e *entry) *openai
 
 // complete answers a request that parse reads: it is the same for every API.
 func (h *Handler) complete(w http.ResponseWriter, r *http.Request, e *entry, parse func(body []byte) (*openai.ChatRequest, form, *openai.Error)) *openai.Error {
-	body, apiErr := openai.ReadBody(r)
+	body, apiErr := openai.ReadBody(r, h.mostBytes)
 	if apiErr != nil {
 		return apiErr
 	}
@@ -33,11 +33,14 @@ func (h *Handler) complete(w http.ResponseWriter, r *http.Request, e *entry, par
 		return apiErr
 	}
 	e.identify(id)
+	if apiErr = fits(body, mostOf(h.Policy, id.Tier)); apiErr != nil {
+		return apiErr
+	}
 	req, form, apiErr := parse(body)
 	if apiErr != nil {
 		return apiErr
 	}
-	call, apiErr := h.prepare(r, e, id, req)
+	call, apiErr := h.prepare(r, e, id, req, body)
 	if apiErr != nil {
 		return apiErr
 	}
@@ -48,13 +51,20 @@ func (h *Handler) complete(w http.ResponseWriter, r *http.Request, e *entry, par
 	return h.exchange(w, r, e, id, req, form, a)
 }
 
-// prepare finds what the model field names and holds the request against its caps.
-func (h *Handler) prepare(r *http.Request, e *entry, id identity, req *openai.ChatRequest) (*admission.Call, *openai.Error) {
+// prepare finds what the model field names and holds the request, which was read of body,
+// against its caps.
+func (h *Handler) prepare(r *http.Request, e *entry, id identity, req *openai.ChatRequest, body []byte) (*admission.Call, *openai.Error) {
 	offer, refusal := h.admission.Offer(id.Caller, req.Model)
 	if refusal != nil {
 		return nil, h.refused(r, refusal, id, req.Model)
 	}
 	e.feature = offer.Feature.Name
+	if apiErr := fits(body, mostFor(offer.Feature, id.Tier)); apiErr != nil {
+		return nil, apiErr
+	}
+	if apiErr := notYet(req); apiErr != nil {
+		return nil, apiErr
+	}
 	call, refusal := offer.Cap(admission.Prompt{Messages: req.Messages, MaxOutput: req.MaxOutput(), Format: len(req.ResponseFormat)})
 	if refusal != nil {
 		return nil, h.refused(r, refusal, id, req.Model)

@@ -76,6 +76,7 @@ type Handler struct {
 	unsaid       *atomic.Bool // it was told that addresses are not said to be verified
 	refusedToken func(auth.Reason)
 	silence      time.Duration // of a stream, after which a comment is sent
+	mostBytes    int64         // of a request
 	// started stands for the age of all models, which nobody asks for.
 	started time.Time
 }

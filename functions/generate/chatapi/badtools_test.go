@@ -1,0 +1,208 @@
+package chatapi
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
+)
+
+const (
+	aTool = `{"type":"function","function":{"name":"f"}}`
+	aCall = `{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}`
+	// pixel is a PNG of one pixel, and wideGIF the header of an image that is too wide.
+	pixel   = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+	wideGIF = "data:image/gif;base64,R0lGODlhAUABAAAAACwAAAAAAQABAAAC"
+)
+
+func tools(list ...string) string { return with(`"tools":[` + strings.Join(list, ",") + `]`) }
+
+// tool is a function of this name that has more members.
+func tool(name, more string) string {
+	return `{"type":"function","function":{"name":"` + name + `"` + more + `}}`
+}
+
+func toolChoice(c string) string { return with(`"tools":[` + aTool + `],"tool_choice":` + c) }
+
+func calling(calls ...string) string {
+	return `{"role":"assistant","tool_calls":[` + strings.Join(calls, ",") + `]}`
+}
+
+func result(id string) string {
+	return `{"role":"tool","tool_call_id":"` + id + `","content":"4"}`
+}
+
+// called is a conversation in which this call has its result.
+func called(call string) string { return said(hello, calling(call), result("1")) }
+
+func picture(url string) string {
+	return parts(`{"type":"image_url","image_url":{"url":"` + url + `"}}`)
+}
+
+// levels is a schema with so many others within each other.
+func levels(n int) string {
+	return strings.Repeat(`{"properties":{"a":`, n) + `{}` + strings.Repeat(`}}`, n)
+}
+
+func TestBadToolsAndImages(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	user := g.token("123", "")
+	many := func(n int, one func(i int) string) []string {
+		var list []string
+		for i := range n {
+			list = append(list, one(i))
+		}
+		return list
+	}
+	const unsupported, invalid, twice = openai.UnsupportedParameter, openai.InvalidValue, openai.InvalidJSON
+	const fn, call, url = "tools[0].function", "messages[1].tool_calls[0]", "messages[0].content[0].image_url.url"
+	for _, tc := range []struct {
+		name, body string
+		code       openai.Code
+		param      string
+	}{
+		// Tools.
+		{"tools as an object", with(`"tools":` + aTool), invalid, "tools"},
+		{"tools as a string", with(`"tools":"f"`), invalid, "tools"},
+		{"a tool as a string", tools(`"f"`), invalid, "tools[0]"},
+		{"a tool that is null", tools(aTool, `null`), invalid, "tools[1]"},
+		{"a tool without its function", tools(`{"type":"function"}`), invalid, fn},
+		{"a tool in the form of responses", tools(`{"type":"function","name":"f","parameters":{}}`), unsupported, "tools[0].name"},
+		{"a function as a string", tools(`{"type":"function","function":"f"}`), invalid, fn},
+		{"a tool with a type that is a number", tools(`{"type":1,"function":{"name":"f"}}`), invalid, "tools[0].type"},
+		{"a tool twice its function", tools(`{"function":{"name":"f"},"function":{"name":"g"}}`), twice, fn},
+		{"web search", tools(`{"type":"web_search"}`), unsupported, "tools[0].type"},
+		{"web search, dated", tools(`{"type":"web_search_preview_2025_03_11","search_context_size":"high"}`), unsupported, "tools[0].type"},
+		{"code interpreter", tools(aTool, `{"type":"code_interpreter","container":{"type":"auto"}}`), unsupported, "tools[1].type"},
+		{"file search", tools(`{"type":"file_search","vector_store_ids":["a"]}`), unsupported, "tools[0].type"},
+		{"computer", tools(`{"type":"computer_use_preview","display_width":1}`), unsupported, "tools[0].type"},
+		{"image generation", tools(`{"type":"image_generation"}`), unsupported, "tools[0].type"},
+		{"mcp", tools(`{"type":"mcp","server_url":"https://example.com"}`), unsupported, "tools[0].type"},
+		{"local shell", tools(`{"type":"local_shell"}`), unsupported, "tools[0].type"},
+		{"custom", tools(`{"type":"custom","custom":{"name":"f"}}`), unsupported, "tools[0].type"},
+		{"the options of a search", with(`"web_search_options":{"search_context_size":"low"}`), unsupported, "web_search_options"},
+		{"functions", with(`"functions":[{"name":"f"}]`), unsupported, "functions"},
+		{"function_call", with(`"function_call":{"name":"f"}`), unsupported, "function_call"},
+		{"a name that is missing", tools(`{"type":"function","function":{"description":"a"}}`), invalid, fn + ".name"},
+		{"a name that is null", tools(`{"type":"function","function":{"name":null}}`), invalid, fn + ".name"},
+		{"an empty name", tools(tool("", "")), invalid, fn + ".name"},
+		{"a name with a blank", tools(tool("a b", "")), invalid, fn + ".name"},
+		{"a name with a dot", tools(tool("a.b", "")), invalid, fn + ".name"},
+		{"a name beyond ASCII", tools(tool("é", "")), invalid, fn + ".name"},
+		{"a long name", tools(tool(strings.Repeat("a", 65), "")), invalid, fn + ".name"},
+		{"two of one name", tools(aTool, tool("g", ""), aTool), invalid, "tools[2].function.name"},
+		{"129 tools", tools(many(129, func(i int) string { return tool(fmt.Sprint("f", i), "") })...), invalid, "tools"},
+		{"more than all may have", tools(many(17, func(i int) string {
+			return tool(fmt.Sprint("f", i), `,"description":"`+strings.Repeat("a", 8<<10)+`"`)
+		})...), invalid, "tools"},
+		{"description as a number", tools(tool("f", `,"description":1`)), invalid, fn + ".description"},
+		{"a long description", tools(tool("f", `,"description":"`+strings.Repeat("a", 8<<10+1)+`"`)), invalid, fn + ".description"},
+		{"strict as a string", tools(tool("f", `,"strict":"true"`)), invalid, fn + ".strict"},
+		{"parameters as a list", tools(tool("f", `,"parameters":[]`)), invalid, fn + ".parameters"},
+		{"parameters as a string of JSON", tools(tool("f", `,"parameters":"{}"`)), invalid, fn + ".parameters"},
+		{"long parameters", tools(tool("f", `,"parameters":{"a":"`+strings.Repeat("a", 32<<10)+`"}`)), invalid, fn + ".parameters"},
+		{"deep parameters", tools(tool("f", `,"parameters":`+levels(11))), invalid, fn + ".parameters"},
+		{"deep lists", tools(tool("f", `,"parameters":{"a":`+nested(22, "[]")+`}`)), invalid, fn + ".parameters"},
+		{"twice deep in parameters", tools(tool("f", `,"parameters":{"properties":{"a":{},"\u0061":{}}}`)), twice, fn + ".parameters"},
+		{"twice a name", tools(tool("f", `,"name":"g"`)), twice, fn + ".name"},
+		{"case in a function", tools(tool("f", `,"Parameters":{}`)), unsupported, fn + ".Parameters"},
+		{"unknown in a function", tools(tool("f", `,"returns":{}`)), unsupported, fn + ".returns"},
+		{"case in a tool", tools(`{"Type":"function","function":{"name":"f"}}`), unsupported, "tools[0].Type"},
+
+		// The choice of a tool.
+		{"an empty choice", with(`"tool_choice":""`), invalid, "tool_choice"},
+		{"another word", toolChoice(`"any"`), invalid, "tool_choice"},
+		{"a choice as a list", toolChoice(`["f"]`), invalid, "tool_choice"},
+		{"a choice that is empty", toolChoice(`{}`), invalid, "tool_choice.function"},
+		{"a choice without a name", toolChoice(`{"type":"function","function":{}}`), invalid, "tool_choice.function.name"},
+		{"a choice in the form of responses", toolChoice(`{"type":"function","name":"f"}`), unsupported, "tool_choice.name"},
+		{"allowed_tools", toolChoice(`{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}}`), unsupported, "tool_choice.type"},
+		{"a choice of a search", toolChoice(`{"type":"web_search_preview"}`), unsupported, "tool_choice.type"},
+		{"a tool that is none", toolChoice(`{"type":"function","function":{"name":"g"}}`), invalid, "tool_choice.function.name"},
+		{"more of a name", toolChoice(`{"function":{"name":"f","strict":true}}`), unsupported, "tool_choice.function.strict"},
+		{"parallel_tool_calls 1", with(`"parallel_tool_calls":1`), invalid, "parallel_tool_calls"},
+
+		// Calls and their results.
+		{"calls of a user", said(`{"role":"user","content":"a","tool_calls":[` + aCall + `]}`), invalid, "messages[0].tool_calls"},
+		{"calls as a string", said(hello, `{"role":"assistant","tool_calls":"f"}`), invalid, "messages[1].tool_calls"},
+		{"a call as a string", called(`"f"`), invalid, call},
+		{"a call without an id", called(`{"function":{"name":"f","arguments":""}}`), invalid, call + ".id"},
+		{"a call with an empty id", called(`{"id":"","function":{"name":"f","arguments":""}}`), invalid, call + ".id"},
+		{"a call with a long id", called(`{"id":"` + strings.Repeat("1", 129) + `","function":{"name":"f"}}`), invalid, call + ".id"},
+		{"a call with a number for an id", called(`{"id":1,"function":{"name":"f"}}`), invalid, call + ".id"},
+		{"a call without a function", called(`{"id":"1","type":"function"}`), invalid, call + ".function"},
+		{"a call without a name", called(`{"id":"1","function":{"arguments":"{}"}}`), invalid, call + ".function.name"},
+		{"a call with a bad name", called(`{"id":"1","function":{"name":"f()","arguments":"{}"}}`), invalid, call + ".function.name"},
+		{"arguments as an object", called(`{"id":"1","function":{"name":"f","arguments":{}}}`), invalid, call + ".function.arguments"},
+		{"arguments twice", called(`{"id":"1","function":{"name":"f","arguments":"","arguments":""}}`), twice, call + ".function.arguments"},
+		{"a custom call", called(`{"id":"1","type":"custom","custom":{"name":"f","input":""}}`), unsupported, call + ".type"},
+		{"unknown in a call", called(`{"id":"1","function":{"name":"f"},"weight":1}`), unsupported, call + ".weight"},
+		{"unknown in a call's function", called(`{"id":"1","function":{"name":"f","output":"a"}}`), unsupported, call + ".function.output"},
+		{"129 calls", said(hello, calling(many(129, func(i int) string { return fmt.Sprintf(`{"id":"%d","function":{"name":"f"}}`, i) })...)), invalid, "messages[1].tool_calls"},
+		{"two calls of one id", said(hello, calling(aCall, aCall), result("1"), result("1")), invalid, "messages[1].tool_calls[1].id"},
+		{"an older call", said(hello, `{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}}`), unsupported, "messages[1].function_call"},
+		{"an older result", said(hello, `{"role":"function","name":"f","content":"a"}`), unsupported, "messages[1].role"},
+		{"a call without a result", said(hello, calling(aCall)), invalid, "messages[1].tool_calls"},
+		{"a call without a result before what comes next", said(hello, calling(aCall), hello, result("1")), invalid, "messages[1].tool_calls"},
+		{"one call of two without a result", said(hello, calling(aCall, strings.Replace(aCall, "1", "2", 1)), result("2")), invalid, "messages[1].tool_calls"},
+		{"a result without a call", said(hello, result("1")), invalid, "messages[1].tool_call_id"},
+		{"a result of another call", said(hello, calling(aCall), result("2")), invalid, "messages[2].tool_call_id"},
+		{"a result twice", said(hello, calling(aCall), result("1"), result("1")), invalid, "messages[3].tool_call_id"},
+		{"a result of a call long ago", said(hello, calling(aCall), result("1"), hello, result("1")), invalid, "messages[4].tool_call_id"},
+		{"a result without an id", said(hello, calling(aCall), `{"role":"tool","content":"4"}`), invalid, "messages[2].tool_call_id"},
+		{"a result without content", said(hello, calling(aCall), `{"role":"tool","tool_call_id":"1","content":null}`), invalid, "messages[2].content"},
+		{"a result as an object", said(hello, calling(aCall), `{"role":"tool","tool_call_id":"1","content":{"sum":4}}`), invalid, "messages[2].content"},
+		{"a result with an image", said(hello, calling(aCall), `{"role":"tool","tool_call_id":"1","content":[{"type":"image_url","image_url":{"url":"`+pixel+`"}}]}`), unsupported, "messages[2].content[0].type"},
+		{"the id of a call in another message", said(hello, `{"role":"user","content":"a","tool_call_id":"1"}`), invalid, "messages[1].tool_call_id"},
+
+		// Images.
+		{"an image of the assistant", said(hello, `{"role":"assistant","content":[{"type":"image_url","image_url":{"url":"`+pixel+`"}}]}`), unsupported, "messages[1].content[0].type"},
+		{"an image of the system", said(`{"role":"system","content":[{"type":"image_url","image_url":{"url":"`+pixel+`"}}]}`, hello), unsupported, "messages[0].content[0].type"},
+		{"a video", parts(`{"type":"video_url","video_url":{"url":"https://example.com/a.mp4"}}`), unsupported, "messages[0].content[0].type"},
+		{"an image in the form of responses", parts(`{"type":"input_image","image_url":"` + pixel + `"}`), unsupported, "messages[0].content[0].type"},
+		{"an image in a text", parts(`{"type":"text","text":"a","image_url":{"url":"` + pixel + `"}}`), invalid, "messages[0].content[0].image_url"},
+		{"an image that is missing", parts(`{"type":"image_url"}`), invalid, "messages[0].content[0].image_url"},
+		{"an image as a string", parts(`{"type":"image_url","image_url":"` + pixel + `"}`), invalid, "messages[0].content[0].image_url"},
+		{"an image without a URL", parts(`{"type":"image_url","image_url":{"detail":"low"}}`), invalid, url},
+		{"an image with an empty URL", picture(""), invalid, url},
+		{"an image of another scheme", picture("ftp://example.com/a.png"), invalid, url},
+		{"an image of this machine", picture("file:///etc/passwd"), invalid, url},
+		{"an image without a scheme", picture("example.com/a.png"), invalid, url},
+		{"an image without a host", picture("https:///a.png"), invalid, url},
+		{"an image for a user", picture("https://me:secret@example.com/a.png"), invalid, url},
+		{"a long URL", picture("https://example.com/" + strings.Repeat("a", 2<<10)), invalid, url},
+		{"an image that is not in base64", picture("data:image/png,abcd"), invalid, url},
+		{"an image that is nothing", picture("data:image/png;base64,"), invalid, url},
+		{"base64 for URLs", picture(strings.Replace(pixel, "+", "-", 1)), invalid, url},
+		{"base64 with line breaks", picture(pixel[:80] + `\n` + pixel[80:]), invalid, url},
+		{"base64 without padding", picture(strings.TrimRight(pixel, "=")), invalid, url},
+		{"base64 with bits too many", picture(strings.Replace(pixel, "gg==", "gh==", 1)), invalid, url},
+		{"base64 with what follows", picture(pixel + "AAAA"), invalid, url},
+		{"text for an image", picture("data:image/png;base64,SGVsbG8gdGhlcmUsIGhlbGxv"), invalid, url},
+		{"SVG", picture("data:image/svg+xml;base64,PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciLz4="), invalid, url},
+		{"the beginning of an image", picture("data:image/png;base64,iVBORw0KGgoAAAAN"), invalid, url},
+		{"too wide", picture(wideGIF), invalid, url},
+		{"detail original", parts(`{"type":"image_url","image_url":{"url":"` + pixel + `","detail":"original"}}`), invalid, "messages[0].content[0].image_url.detail"},
+		{"detail as a number", parts(`{"type":"image_url","image_url":{"url":"` + pixel + `","detail":1}}`), invalid, "messages[0].content[0].image_url.detail"},
+		{"unknown in an image", parts(`{"type":"image_url","image_url":{"url":"` + pixel + `","format":"png"}}`), unsupported, "messages[0].content[0].image_url.format"},
+		{"twice in an image", parts(`{"type":"image_url","image_url":{"url":"` + pixel + `","url":"` + pixel + `"}}`), twice, url},
+
+		// Reasoning.
+		{"another effort", with(`"reasoning_effort":"maximal"`), invalid, "reasoning_effort"},
+		{"an empty effort", with(`"reasoning_effort":""`), invalid, "reasoning_effort"},
+		{"effort as a number", with(`"reasoning_effort":3`), invalid, "reasoning_effort"},
+		{"reasoning", with(`"reasoning":{"effort":"high"}`), unsupported, "reasoning"},
+		{"verbosity", with(`"verbosity":"high"`), unsupported, "verbosity"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := g.chat(user, tc.body)
+			g.refused(t, a, tc.code, tc.param)
+			message := g.wireError(a).Message
+			check.That(t, strings.HasPrefix(message, tc.param) && len(message) < 300, "it does not name the field: %s", message)
+		})
+	}
+	g.untouched(t)
+}
