@@ -52,7 +52,7 @@ func TestOpenAITurns(t *testing.T) {
 		`fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}`,
 	}, "\n")))
 	got := run(t, []string{"TOKENFUSE_URL=" + d.url}, "node", "e2e/testdata/turns.mjs")
-	where := " Chat completions are: POST " + d.url + "/v1/chat/completions. The base URL of a client is " + d.url + "/v1."
+	where := " Chat completions are: POST " + d.url + "/v1/chat/completions. Responses are: POST " + d.url + "/v1/responses. The base URL of a client is " + d.url + "/v1."
 	const answers, answer = `["I will not.","{\"a\":1}","{\"a\":1}"]`, `"{\"a\":1}"`
 	want := strings.Join([]string{
 		`create: ` + answers, `stream: ` + answers, `parse: ` + answers, `parsed stream: ` + answers,
@@ -61,7 +61,7 @@ func TestOpenAITurns(t *testing.T) {
 		`no such model: ["NotFoundError","model_not_found","There is no model gpt-4.1. See /v1/models."]`,
 		`no /v1: ["NotFoundError","not_found","There is nothing at this address.` + where + `"]`,
 		`embeddings: ["NotFoundError","not_found","The embeddings API is not served here.` + where + `"]`,
-		`responses: ["NotFoundError","not_found","The responses API is not served here.` + where + `"]`,
+		`responses: ["NotFoundError","not_found","Nothing is stored here, so nothing can be asked of a response.` + where + `"]`,
 		`completions: ["NotFoundError","not_found","The completions API is not served here.` + where + `"]`,
 		`tools: ["BadRequestError","unsupported_parameter","This endpoint has no tools: tools is not supported."]`,
 		`tool_choice: ["BadRequestError","unsupported_parameter","This endpoint has no tools: tool_choice is not supported."]`,

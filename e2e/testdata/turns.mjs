@@ -46,7 +46,7 @@ const hello = { model: 'ask', messages: [user('answer')] };
 await failed('no such model', client.models.retrieve('gpt-4.1'));
 await failed('no /v1', make(url).chat.completions.create(hello));
 await failed('embeddings', client.embeddings.create({ model: 'ask', input: 'x' }));
-await failed('responses', client.responses.create({ model: 'ask', input: 'x' }));
+await failed('responses', client.responses.retrieve('resp_1'));
 await failed('completions', client.completions.create({ model: 'ask', prompt: 'x' }));
 await failed('tools', client.chat.completions.create({ ...hello, tools: [{ type: 'function', function: { name: 'f' } }], tool_choice: 'required' }));
 await failed('tool_choice', client.chat.completions.create({ ...hello, tool_choice: { type: 'function', function: { name: 'f' } } }));

@@ -177,6 +177,13 @@ type Members []strictjson.Member
 // ParseObject reads a body that is an object: each name at most once.
 func ParseObject(body []byte) (Members, *Error) { return whole(body) }
 
+// ObjectAt splits the object at a path of a body: each name at most once, none of them null.
+func ObjectAt(raw json.RawMessage, path string) (Members, *Error) { return object(raw, path) }
+
+// UnknownField refuses a field by its path. name is the last of it, known are the names that
+// can stand there.
+func UnknownField(path, name string, known []string) *Error { return unknownField(path, name, known) }
+
 // Get is the value of a member, not decoded yet; nil if it is absent or null.
 func (list Members) Get(name string) json.RawMessage {
 	for _, m := range list {

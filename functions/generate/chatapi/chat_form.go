@@ -38,19 +38,7 @@ func (f chatForm) open(x *exchange) bool {
 	return f.chunk(x, &openai.Delta{Role: "assistant", Content: new("")})
 }
 
-func (f chatForm) part(x *exchange, p provider.Part) bool {
-	d := &openai.Delta{Reasoning: p.Reasoning}
-	if p.Content != "" {
-		d.Content = &p.Content
-	}
-	if p.Refusal != "" {
-		d.Refusal = &p.Refusal
-	}
-	for _, piece := range p.ToolCalls {
-		d.ToolCalls = append(d.ToolCalls, openai.ToolCallDelta(piece))
-	}
-	return f.chunk(x, d)
-}
+func (f chatForm) part(x *exchange, p provider.Part) bool { return f.chunk(x, deltaOf(p)) }
 
 func (f chatForm) chunk(x *exchange, d *openai.Delta) bool {
 	c := f.completion(x, openai.ChunkObject)

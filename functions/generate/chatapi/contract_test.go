@@ -620,8 +620,8 @@ func TestElsewhere(t *testing.T) {
 		"/chat/completions": "There is nothing at this address.", "/models": "There is nothing at this address.", "/v1": "There is nothing at this address.",
 		"/v1/v1/chat/completions": "There is nothing at this address.", "/openai/deployments/open/chat/completions": "There is nothing at this address.",
 		"/v1/embeddings": "The embeddings API is not served here.", "/embeddings/": "The embeddings API is not served here.",
-		"/v1/completions": "The completions API is not served here.", "/v1/responses": "The responses API is not served here.",
-		"/v1//responses/x": "The responses API is not served here.", "/v1/images/generations": "The images API is not served here.",
+		"/v1/completions": "The completions API is not served here.", "/responses": "There is nothing at this address.",
+		"/v1//responses/x": "Nothing is stored here, so nothing can be asked of a response.", "/v1/images/generations": "The images API is not served here.",
 		"/v1/messages": "The messages API is not served here.", "/api/generate": "The generate API is not served here.",
 	} {
 		r := g.from(appOrigin, http.MethodPost, "/", "", "{}")
@@ -629,7 +629,7 @@ func TestElsewhere(t *testing.T) {
 		a := g.do(r)
 		g.refused(t, a, openai.NotFound, "")
 		readable(t, a, appOrigin)
-		want := what + " Chat completions are: POST https://example.com/v1/chat/completions. The base URL of a client is https://example.com/v1."
+		want := what + " Chat completions are: POST https://example.com/v1/chat/completions. Responses are: POST https://example.com/v1/responses. The base URL of a client is https://example.com/v1."
 		check.Equal(t, g.wireError(a).Message, want, "%s", path)
 		r = g.from(appOrigin, http.MethodOptions, "/", "", "")
 		r.URL.Path = path

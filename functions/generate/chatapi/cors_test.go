@@ -74,7 +74,7 @@ func TestListedOrigin(t *testing.T) {
 		{"bad token", "POST", chatPath, "nonsense", chatBody("docqa", "Hi"), 401},
 		{"another tier's", "POST", chatPath, "", chatBody("cv", "Hi"), 403},
 		{"unknown model", "POST", chatPath, user, chatBody("nope", "Hi"), 404},
-		{"unknown route", "POST", "/v1/responses", user, chatBody("docqa", "Hi"), 404},
+		{"unknown route", "POST", "/v1/completions", user, chatBody("docqa", "Hi"), 404},
 		{"wrong method", "DELETE", chatPath, user, "", 405},
 		{"too large", "POST", chatPath, user, strings.Repeat(" ", 2<<20), 413},
 		{"wrong type", "POST", chatPath, user, "", 415},

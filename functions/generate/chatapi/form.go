@@ -60,3 +60,18 @@ func (r *reply) toolCalls() (list openai.ToolCalls) {
 	}
 	return list
 }
+
+// deltaOf is a part as a chunk of a chat completion carries it.
+func deltaOf(p provider.Part) *openai.Delta {
+	d := &openai.Delta{Reasoning: p.Reasoning}
+	if p.Content != "" {
+		d.Content = &p.Content
+	}
+	if p.Refusal != "" {
+		d.Refusal = &p.Refusal
+	}
+	for _, piece := range p.ToolCalls {
+		d.ToolCalls = append(d.ToolCalls, openai.ToolCallDelta(piece))
+	}
+	return d
+}

@@ -30,6 +30,7 @@ import (
 type front struct {
 	*rig
 	token                   string
+	path                    string // of the API
 	called, ended, returned chan struct{}
 }
 
@@ -37,7 +38,7 @@ type front struct {
 // a long answer takes half a minute.
 func newFront(t *testing.T, model http.HandlerFunc, edit ...func(string) string) *front {
 	t.Helper()
-	f := &front{called: make(chan struct{}), ended: make(chan struct{}), returned: make(chan struct{})}
+	f := &front{path: chatPath, called: make(chan struct{}), ended: make(chan struct{}), returned: make(chan struct{})}
 	s := setup{model: func(upstream http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			close(f.called)
@@ -63,7 +64,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // post sends a call to a server.
 func (f *front) post(ctx context.Context, url, body string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+f.path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func (f *front) wantLeft(want settled) {
 func (f *front) wantOutcome(want string) {
 	f.t.Helper()
 	for _, line := range f.logged("request") {
-		if strings.Contains(string(line), `"path":"/v1/chat/completions"`) {
+		if strings.Contains(string(line), `"path":"`+f.path+`"`) {
 			check.That(f.t, strings.Contains(string(line), `"outcome":"`+want+`"`), "want outcome %s in %s", want, line)
 			return
 		}
@@ -220,7 +221,7 @@ func TestLeave(t *testing.T) {
 // gateway hands a call to the handler as Lambda gets it.
 func (f *front) gateway(ctx context.Context, body string) (*events.APIGatewayProxyStreamingResponse, error) {
 	return lambdahttp.Stream(f)(ctx, &events.APIGatewayProxyRequest{
-		HTTPMethod: http.MethodPost, Path: "/v1/chat/completions", Body: body,
+		HTTPMethod: http.MethodPost, Path: f.path, Body: body,
 		Headers: map[string]string{"Content-Type": "application/json", "Authorization": "Bearer " + f.token},
 		RequestContext: events.APIGatewayProxyRequestContext{
 			RequestID: "from-the-gateway", Identity: events.APIGatewayRequestIdentity{SourceIP: "203.0.113.7"},

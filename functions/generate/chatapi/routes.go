@@ -14,18 +14,20 @@ import (
 type route func(*Handler, http.ResponseWriter, *http.Request, *entry) *openai.Error
 
 const (
-	chatRoute   = "/v1/chat/completions"
-	modelsRoute = "/v1/models"
-	modelRoute  = "/v1/models/{id}"
+	chatRoute      = "/v1/chat/completions"
+	responsesRoute = "/v1/responses"
+	modelsRoute    = "/v1/models"
+	modelRoute     = "/v1/models/{id}"
 )
 
 // routes are all that is served, by pattern and by method.
 var routes = map[string]map[string]route{
-	chatRoute:     {http.MethodPost: (*Handler).chat},
-	modelsRoute:   {http.MethodGet: (*Handler).models},
-	modelRoute:    {http.MethodGet: (*Handler).model},
-	"/v1/limits":  {http.MethodGet: (*Handler).limits},
-	challengePath: {http.MethodGet: (*Handler).newChallenge, http.MethodPost: (*Handler).solveChallenge},
+	chatRoute:      {http.MethodPost: (*Handler).chat},
+	responsesRoute: {http.MethodPost: (*Handler).respond},
+	modelsRoute:    {http.MethodGet: (*Handler).models},
+	modelRoute:     {http.MethodGet: (*Handler).model},
+	"/v1/limits":   {http.MethodGet: (*Handler).limits},
+	challengePath:  {http.MethodGet: (*Handler).newChallenge, http.MethodPost: (*Handler).solveChallenge},
 }
 
 // pattern is the key of a request's route, "" if there is none. Slashes at the end and
@@ -71,7 +73,7 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *entry) *opena
 
 // notServed are the APIs of model servers that clients ask for here, by the first part
 // of their paths after any version.
-var notServed = []string{"responses", "completions", "embeddings", "images", "audio", "moderations", "files", "batches",
+var notServed = []string{"completions", "embeddings", "images", "audio", "moderations", "files", "batches",
 	"assistants", "threads", "realtime", "messages", "generate", "rerank"}
 
 // elsewhere tells who asks for what is not here where to go.
@@ -81,13 +83,15 @@ func (h *Handler) elsewhere(r *http.Request) *openai.Error {
 		switch {
 		case part == "", part == "api", strings.HasPrefix(part, "v1"):
 			continue
+		case part == "responses" && strings.HasPrefix(lambdahttp.Folded(r.URL.Path), responsesRoute):
+			what = "Nothing is stored here, so nothing can be asked of a response."
 		case slices.Contains(notServed, part):
 			what = "The " + part + " API is not served here."
 		}
 		break
 	}
 	v1 := h.base(r) + "/v1"
-	return openai.Errorf(openai.NotFound, "", "%s Chat completions are: POST %s/chat/completions. The base URL of a client is %s.", what, v1, v1)
+	return openai.Errorf(openai.NotFound, "", "%s Chat completions are: POST %s/chat/completions. Responses are: POST %s/responses. The base URL of a client is %s.", what, v1, v1, v1)
 }
 
 // shown is the path of a request as the log has it: a route, or that it is none. What a

@@ -72,10 +72,13 @@ func (o *outlet) comment() {
 
 // event sends one server-sent event; false means that the caller has left or does not
 // read.
-func (o *outlet) event(data []byte) bool {
+func (o *outlet) event(data []byte) bool { return o.events(openai.Event(data)) }
+
+// events sends events that are written already.
+func (o *outlet) events(written []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.send(openai.Event(data))
+	return o.send(written)
 }
 
 func (o *outlet) send(p []byte) bool {
