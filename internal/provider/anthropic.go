@@ -2,8 +2,13 @@ package provider
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
+
+	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
 )
 
 // anthropicVersion is the version of the API that is spoken, the current one.
@@ -60,7 +65,7 @@ func (a *Anthropic) Call(ctx context.Context, req Request) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.call(ctx, withExtra(r, req.Extra), req)
+	return a.call(ctx, withExtra(r, without(req.Extra, "output_config", r.OutputConfig != nil)), req)
 }
 
 // anthropicRequest is the body of a request, complete but for the owner's extra fields:
@@ -69,44 +74,138 @@ func (a *Anthropic) Call(ctx context.Context, req Request) (Answer, error) {
 type anthropicRequest struct {
 	Model         string             `json:"model"`
 	MaxTokens     int                `json:"max_tokens"`
-	System        []anthropicText    `json:"system,omitempty"`
+	System        []anthropicBlock   `json:"system,omitempty"`
 	Messages      []anthropicMessage `json:"messages"`
+	Tools         []anthropicTool    `json:"tools,omitempty"`
+	ToolChoice    *anthropicChoice   `json:"tool_choice,omitempty"`
+	OutputConfig  map[string]any     `json:"output_config,omitempty"`
 	StopSequences []string           `json:"stop_sequences,omitempty"`
 	Stream        bool               `json:"stream,omitempty"`
 }
 
 type anthropicMessage struct {
-	Role    string          `json:"role"`
-	Content []anthropicText `json:"content"`
+	Role    string           `json:"role"`
+	Content []anthropicBlock `json:"content"`
 }
 
-type anthropicText struct {
+// anthropicBlock has the members of its type, which are never empty.
+type anthropicBlock struct {
 	Type string `json:"type"`
-	Text string `json:"text"`
+	// Of a text.
+	Text string `json:"text,omitempty"`
+	// Of an image.
+	Source *anthropicSource `json:"source,omitempty"`
+	// Of a tool_use.
+	ID    string          `json:"id,omitempty"`
+	Name  string          `json:"name,omitempty"`
+	Input json.RawMessage `json:"input,omitempty"`
+	// Of a tool_result. There may be no content.
+	ToolUseID string           `json:"tool_use_id,omitempty"`
+	Content   []anthropicBlock `json:"content,omitempty"`
+}
+
+// anthropicSource is where an image is: here or, of type url, elsewhere.
+type anthropicSource struct {
+	Type      string `json:"type"` // base64 or url
+	MediaType string `json:"media_type,omitempty"`
+	Data      string `json:"data,omitempty"`
+	URL       string `json:"url,omitempty"`
+}
+
+type anthropicTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"input_schema"`
+	Strict      bool            `json:"strict,omitempty"`
+}
+
+type anthropicChoice struct {
+	Type            string `json:"type"` // auto, any, tool or none
+	Name            string `json:"name,omitempty"`
+	DisableParallel bool   `json:"disable_parallel_tool_use,omitempty"`
 }
 
 func newAnthropicRequest(req Request) (*anthropicRequest, error) {
-	instructions, turns, err := turnsOf(req)
+	instructions, turns, err := turnsOf(kind.Anthropic, req, len(req.Tools) > 0)
 	if err != nil {
 		return nil, err
 	}
 	out := &anthropicRequest{
 		Model:         req.Model,
 		MaxTokens:     req.MaxOutputTokens,
-		System:        anthropicTexts(instructions),
+		ToolChoice:    anthropicChoiceOf(req.tooling()),
 		StopSequences: req.Stop,
 		Stream:        req.Stream,
 	}
+	for _, text := range instructions {
+		out.System = append(out.System, anthropicText(text))
+	}
 	for _, t := range turns {
-		out.Messages = append(out.Messages, anthropicMessage{t.role, anthropicTexts(t.texts)})
+		m := anthropicMessage{Role: t.role}
+		for _, b := range t.blocks {
+			m.Content = append(m.Content, anthropicBlockOf(b))
+		}
+		out.Messages = append(out.Messages, m)
+	}
+	for _, t := range req.Tools {
+		out.Tools = append(out.Tools, anthropicTool{t.Name, t.Description, schema(t.Parameters), t.Strict != nil && *t.Strict})
+	}
+	if slices.Contains(kind.Anthropic.Efforts(), req.ReasoningEffort) {
+		out.OutputConfig = outputConfig(req.ReasoningEffort, req.Extra)
 	}
 	return out, nil
 }
 
-func anthropicTexts(texts []string) []anthropicText {
-	var blocks []anthropicText
-	for _, text := range texts {
-		blocks = append(blocks, anthropicText{"text", text})
+// outputConfig is the owner's, if there is one, with the effort of this request.
+func outputConfig(effort string, extra json.RawMessage) map[string]any {
+	var own struct {
+		OutputConfig map[string]any `json:"output_config"`
 	}
-	return blocks
+	_ = json.Unmarshal(extra, &own)
+	config := map[string]any{"effort": effort}
+	for name, value := range own.OutputConfig {
+		if name != "effort" {
+			config[name] = value
+		}
+	}
+	return config
+}
+
+func anthropicText(text string) anthropicBlock { return anthropicBlock{Type: "text", Text: text} }
+
+func anthropicBlockOf(b block) anthropicBlock {
+	switch {
+	case b.image != nil && b.image.Remote():
+		return anthropicBlock{Type: "image", Source: &anthropicSource{Type: "url", URL: b.image.URL}}
+	case b.image != nil:
+		return anthropicBlock{Type: "image", Source: &anthropicSource{Type: "base64", MediaType: b.image.Type, Data: content(b.image)}}
+	case b.call != nil:
+		return anthropicBlock{Type: "tool_use", ID: b.call.ID, Name: b.call.Name, Input: object(b.call.Arguments)}
+	case b.result != nil:
+		r := anthropicBlock{Type: "tool_result", ToolUseID: b.result.id}
+		if !isBlank(b.result.text) {
+			r.Content = []anthropicBlock{anthropicText(b.result.text)}
+		}
+		return r
+	}
+	return anthropicText(b.text)
+}
+
+// anthropicChoiceOf is what is said of whether a tool must be called, and how many may be;
+// nil: nothing.
+func anthropicChoiceOf(t openai.Tooling) *anthropicChoice {
+	c := &anthropicChoice{Name: t.ToolChoice.Name, DisableParallel: t.ParallelToolCalls != nil && !*t.ParallelToolCalls}
+	switch {
+	case c.Name != "":
+		c.Type = "tool"
+	case t.ToolChoice.Mode == "none":
+		return &anthropicChoice{Type: "none"}
+	case t.ToolChoice.Mode == "required":
+		c.Type = "any"
+	case t.ToolChoice.Mode == "auto", c.DisableParallel:
+		c.Type = "auto"
+	default:
+		return nil
+	}
+	return c
 }

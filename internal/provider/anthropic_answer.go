@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strconv"
+	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
@@ -19,15 +21,15 @@ type claudeMessage struct {
 }
 
 // tell adds the content of m to a part: blocks, or a text.
-func (m *claudeMessage) tell(p *Part) {
+func (m *claudeMessage) tell(p *Part, calls *calls) {
 	var blocks []claudeBlock
 	if isOtherKind(json.Unmarshal(m.Content, &blocks)) && len(blocks) == 0 {
 		var said any
 		_ = json.Unmarshal(m.Content, &said)
 		tell(said, &p.Content, p)
 	}
-	for _, b := range blocks {
-		b.tell(p)
+	for i, b := range blocks {
+		b.tell(p, calls, "in the list "+strconv.Itoa(i))
 	}
 }
 
@@ -41,18 +43,40 @@ func isOtherKind(err error) bool {
 // claudeBlock is a piece of content, or of a stream's. Thinking is not part of the
 // answer; where it is redacted, there is nothing to tell of it.
 type claudeBlock struct {
-	Type     any `json:"type"` // text and thinking, or text_delta and thinking_delta
+	Type     any `json:"type"` // text, thinking and tool_use, or text_delta, thinking_delta and input_json_delta
 	Text     any `json:"text"`
 	Thinking any `json:"thinking"`
+	// Of a call. Its arguments come as a value, in a stream as the pieces of its text.
+	ID          any             `json:"id"`
+	Name        any             `json:"name"`
+	Input       json.RawMessage `json:"input"`
+	PartialJSON json.RawMessage `json:"partial_json"`
 }
 
-// tell adds the block to a part. Of another type it is passed over.
-func (b *claudeBlock) tell(p *Part) {
-	switch b.Type {
-	case "text", "text_delta", nil:
+// tell adds the block at an index to a part. Of another type it is passed over; a call of
+// a tool that the provider runs itself is noted, so that its arguments are no other's.
+func (b *claudeBlock) tell(p *Part, calls *calls, at string) {
+	kind, _ := b.Type.(string)
+	switch kind {
+	case "text", "text_delta":
 		tell(b.Text, &p.Content, p)
 	case "thinking", "thinking_delta":
 		tell(b.Thinking, &p.Reasoning, p)
+	case "tool_use", "input_json_delta":
+		said := piece{at: at, id: wordOf(b.ID), name: wordOf(b.Name)}
+		said.arguments, _ = argumentsOf(b.Input)
+		if b.PartialJSON != nil {
+			said.arguments, _ = argumentsOf(b.PartialJSON)
+		}
+		calls.add(p, said)
+	case "":
+		if b.Type == nil {
+			tell(b.Text, &p.Content, p)
+		}
+	default:
+		if strings.HasSuffix(kind, "_tool_use") {
+			calls.add(p, piece{at: at, foreign: true})
+		}
 	}
 }
 
@@ -63,7 +87,8 @@ func parseClaudeMessage(body []byte) (p Part, err error) {
 	if err := json.Unmarshal(body, &m); err != nil && !isOtherKind(err) {
 		return Part{}, errMalformed
 	}
-	m.tell(&p)
+	var calls calls
+	m.tell(&p, &calls)
 	p.Usage = m.Usage.parse(p.says())
 	switch {
 	case m.Type == "error", saysError(m.Error):
@@ -78,6 +103,7 @@ func parseClaudeMessage(body []byte) (p Part, err error) {
 	default:
 		err = errUnfinished
 	}
+	calls.finish(&p)
 	return p, err
 }
 
@@ -87,6 +113,7 @@ func parseClaudeMessage(body []byte) (p Part, err error) {
 type claudeEvents struct {
 	events   *eventReader
 	text     bool // some content was seen
+	calls    calls
 	finished bool // a stop reason was
 	usage    claudeUsage
 }
@@ -120,6 +147,7 @@ func (c *claudeEvents) read(data []byte) (p Part, end bool, err error) {
 	var e struct {
 		claudeMessage               // message_delta has usage here; a whole message may come as one event
 		Message       claudeMessage `json:"message"`       // message_start
+		Index         any           `json:"index"`         // of the block
 		ContentBlock  claudeBlock   `json:"content_block"` // content_block_start
 		Delta         struct {
 			claudeBlock
@@ -133,14 +161,14 @@ func (c *claudeEvents) read(data []byte) (p Part, end bool, err error) {
 	reason := e.Delta.StopReason
 	switch e.Type {
 	case "content_block_start", "content_block_delta", "content_block_stop", "message_delta", nil: // told by what there is
-		e.ContentBlock.tell(&p)
-		e.Delta.tell(&p)
+		e.ContentBlock.tell(&p, &c.calls, wordOf(e.Index))
+		e.Delta.tell(&p, &c.calls, wordOf(e.Index))
 	case "message":
 		reason = e.StopReason
-		e.tell(&p)
+		e.tell(&p, &c.calls)
 	case "message_start":
 		reason = nil
-		e.Message.tell(&p)
+		e.Message.tell(&p, &c.calls)
 	case "message_stop":
 		end = true
 	case "error":
@@ -166,6 +194,7 @@ func (c *claudeEvents) read(data []byte) (p Part, end bool, err error) {
 	}
 	if err == nil {
 		err = p.finish(reason)
+		c.calls.finish(&p)
 		c.finished = c.finished || p.FinishReason != ""
 	}
 	return p, end, err

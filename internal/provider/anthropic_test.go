@@ -86,17 +86,42 @@ func newAnthropic(t *testing.T, cfg AnthropicConfig) *Anthropic {
 
 // claudeRequest is all that a request may hold here.
 type claudeRequest struct {
-	Model         string          `json:"model"`
-	MaxTokens     int             `json:"max_tokens"`
-	System        []anthropicText `json:"system"`
-	Messages      []claudeTurn    `json:"messages"`
-	StopSequences []string        `json:"stop_sequences"`
-	Stream        bool            `json:"stream"`
+	Model      string        `json:"model"`
+	MaxTokens  int           `json:"max_tokens"`
+	System     []claudePiece `json:"system"`
+	Messages   []claudeTurn  `json:"messages"`
+	Tools      []claudeTool  `json:"tools"`
+	ToolChoice *struct {
+		Type    string `json:"type"`
+		Name    string `json:"name"`
+		NotMany bool   `json:"disable_parallel_tool_use"`
+	} `json:"tool_choice"`
+	OutputConfig  struct{ Effort string } `json:"output_config"`
+	StopSequences []string                `json:"stop_sequences"`
+	Stream        bool                    `json:"stream"`
 }
 
 type claudeTurn struct {
-	Role    string          `json:"role"`
-	Content []anthropicText `json:"content"`
+	Role    string        `json:"role"`
+	Content []claudePiece `json:"content"`
+}
+
+type claudeTool struct {
+	Name, Description string
+	Schema            map[string]any `json:"input_schema"`
+	Strict            bool           `json:"strict"`
+}
+
+type claudePiece struct {
+	Type, Text string
+	Source     *struct {
+		Type, Data, URL string
+		MediaType       string `json:"media_type"`
+	}
+	ID, Name  string
+	Input     map[string]any
+	ToolUseID string `json:"tool_use_id"`
+	Content   []claudePiece
 }
 
 // judgeAnthropic has the rules of the Messages API: what it demands and what it
@@ -137,17 +162,51 @@ func claudeWrong(r *http.Request, body []byte) error {
 	case req.Messages[0].Role != "user":
 		return errors.New("the user does not begin")
 	}
-	blocks := req.System
-	for _, m := range req.Messages {
-		if m.Role != "user" && m.Role != "assistant" || len(m.Content) == 0 {
-			return fmt.Errorf("message of %q with %d blocks", m.Role, len(m.Content))
+	tools := map[string]bool{}
+	for _, tool := range req.Tools {
+		if tools[tool.Name] = true; !isWord(tool.Name, 128, nameAlphabet) || tool.Schema["type"] != "object" {
+			return fmt.Errorf("tool %+v", tool)
 		}
-		blocks = append(blocks, m.Content...)
 	}
-	for _, b := range blocks {
+	if c := req.ToolChoice; c != nil && (len(tools) == 0 || !slices.Contains([]string{"auto", "any", "tool", "none"}, c.Type) || (c.Type == "tool") != tools[c.Name] || c.Type == "none" && c.NotMany) {
+		return fmt.Errorf("tool choice %+v", *c)
+	}
+	for _, b := range req.System {
 		if b.Type != "text" || strings.TrimSpace(b.Text) == "" {
 			return fmt.Errorf("block %+v", b)
 		}
+	}
+	var open []string // calls of the turn before
+	for i, m := range req.Messages {
+		if want := [...]string{"user", "assistant"}[i%2]; m.Role != want || len(m.Content) == 0 {
+			return fmt.Errorf("message %d of %q with %d blocks", i, m.Role, len(m.Content))
+		}
+		var calls []string
+		for j, b := range m.Content {
+			user := m.Role == "user"
+			ok := false
+			switch b.Type {
+			case "text":
+				ok = strings.TrimSpace(b.Text) != ""
+			case "image":
+				ok = user && b.Source != nil && (b.Source.Type == "url" && b.Source.URL != "" || b.Source.Type == "base64" && b.Source.MediaType != "" && b.Source.Data != "")
+			case "tool_use":
+				ok = !user && isWord(b.ID, 64, nameAlphabet) && isWord(b.Name, 64, nameAlphabet) && b.Input != nil && len(tools) > 0
+				calls = append(calls, b.ID)
+			case "tool_result":
+				at := slices.Index(open, b.ToolUseID)
+				if ok = at >= 0 && (j == 0 || m.Content[j-1].Type == "tool_result"); ok {
+					open = slices.Delete(open, at, at+1)
+				}
+			}
+			if !ok {
+				return fmt.Errorf("block %d of message %d: %+v", j, i, b)
+			}
+		}
+		if len(open) > 0 {
+			return fmt.Errorf("no results of %v", open)
+		}
+		open = calls
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -17,6 +18,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
 )
 
 // BedrockConfig says whose Bedrock is called, and where.
@@ -89,7 +93,7 @@ func (b *Bedrock) Call(ctx context.Context, req Request) (Answer, error) {
 	if req.Stream {
 		_, err = b.runtime.ConverseStream(callCtx, &bedrockruntime.ConverseStreamInput{
 			ModelId: in.ModelId, InferenceConfig: in.InferenceConfig, System: in.System, Messages: in.Messages,
-			AdditionalModelRequestFields: in.AdditionalModelRequestFields,
+			ToolConfig: in.ToolConfig, AdditionalModelRequestFields: in.AdditionalModelRequestFields,
 		}, overWire)
 	} else {
 		_, err = b.runtime.Converse(callCtx, in, overWire)
@@ -227,7 +231,8 @@ func exceptionCode(err error) string {
 // newConverse is the input of Converse, complete: what is not here is never sent.
 // ConverseStream's has the same fields.
 func newConverse(req Request) (*bedrockruntime.ConverseInput, error) {
-	instructions, turns, err := turnsOf(req)
+	tools := len(req.Tools) > 0 && req.ToolChoice.Mode != "none" // which Converse does not know: the model is told of no tool
+	instructions, turns, err := turnsOf(kind.Bedrock, req, tools)
 	if err != nil {
 		return nil, err
 	}
@@ -242,11 +247,10 @@ func newConverse(req Request) (*bedrockruntime.ConverseInput, error) {
 		},
 	}
 	if len(req.Extra) > 0 {
-		var extra map[string]any
-		if json.Unmarshal(req.Extra, &extra) != nil {
+		if extra := bytes.TrimSpace(req.Extra); !json.Valid(extra) || extra[0] != '{' {
 			return nil, unsent(errors.New("extra fields are no object"))
 		}
-		in.AdditionalModelRequestFields = document.NewLazyDocument(extra)
+		in.AdditionalModelRequestFields = verbatim(req.Extra)
 	}
 	if req.Temperature != nil {
 		in.InferenceConfig.Temperature = aws.Float32(float32(min(*req.Temperature, 1)))
@@ -259,10 +263,72 @@ func newConverse(req Request) (*bedrockruntime.ConverseInput, error) {
 	}
 	for _, t := range turns {
 		m := types.Message{Role: types.ConversationRole(t.role)}
-		for _, text := range t.texts {
-			m.Content = append(m.Content, &types.ContentBlockMemberText{Value: text})
+		for _, b := range t.blocks {
+			content, err := converseBlockOf(b)
+			if err != nil {
+				return nil, err
+			}
+			m.Content = append(m.Content, content)
 		}
 		in.Messages = append(in.Messages, m)
 	}
+	if tools {
+		in.ToolConfig = toolConfig(req.Tooling)
+	}
 	return in, nil
+}
+
+func converseBlockOf(b block) (types.ContentBlock, error) {
+	switch {
+	case b.image != nil:
+		image, err := bytesOf(b.image)
+		return &types.ContentBlockMemberImage{Value: types.ImageBlock{
+			Format: types.ImageFormat(strings.TrimPrefix(b.image.Type, "image/")), Source: &types.ImageSourceMemberBytes{Value: image}}}, err
+	case b.call != nil:
+		return &types.ContentBlockMemberToolUse{Value: types.ToolUseBlock{
+			ToolUseId: aws.String(b.call.ID), Name: aws.String(b.call.Name), Input: verbatim(object(b.call.Arguments))}}, nil
+	case b.result != nil:
+		text := b.result.text
+		if isBlank(text) { // which is refused, and so may be none
+			text = opening
+		}
+		return &types.ContentBlockMemberToolResult{Value: types.ToolResultBlock{
+			ToolUseId: aws.String(b.result.id), Content: []types.ToolResultContentBlock{&types.ToolResultContentBlockMemberText{Value: text}}}}, nil
+	}
+	return &types.ContentBlockMemberText{Value: b.text}, nil
+}
+
+// toolConfig says which tools there are, and whether one must be called.
+func toolConfig(t openai.Tooling) *types.ToolConfiguration {
+	config := new(types.ToolConfiguration)
+	for _, tool := range t.Tools {
+		spec := types.ToolSpecification{Name: aws.String(tool.Name), InputSchema: &types.ToolInputSchemaMemberJson{Value: verbatim(schema(tool.Parameters))}}
+		if tool.Description != "" {
+			spec.Description = aws.String(tool.Description)
+		}
+		if tool.Strict != nil && *tool.Strict {
+			spec.Strict = tool.Strict
+		}
+		config.Tools = append(config.Tools, &types.ToolMemberToolSpec{Value: spec})
+	}
+	switch {
+	case t.ToolChoice.Name != "":
+		config.ToolChoice = &types.ToolChoiceMemberTool{Value: types.SpecificToolChoice{Name: aws.String(t.ToolChoice.Name)}}
+	case t.ToolChoice.Mode == "required":
+		config.ToolChoice = &types.ToolChoiceMemberAny{}
+	}
+	return config
+}
+
+// rawDocument is JSON as it was written. The SDK's own documents lose the order of members
+// and the digits of large numbers.
+type rawDocument struct {
+	document.Interface
+	json []byte
+}
+
+func (d rawDocument) MarshalSmithyDocument() ([]byte, error) { return d.json, nil }
+
+func verbatim(raw json.RawMessage) document.Interface {
+	return rawDocument{document.NewLazyDocument(nil), raw}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
@@ -23,12 +24,27 @@ type converseBlock struct {
 			Text any `json:"text"`
 		} `json:"reasoningText"`
 	} `json:"reasoningContent"`
+	ToolUse *struct {
+		ID    any             `json:"toolUseId"`
+		Name  any             `json:"name"`
+		Type  any             `json:"type"`  // server_tool_use of a tool that the provider runs itself
+		Input json.RawMessage `json:"input"` // a value, or some of its text in a stream
+	} `json:"toolUse"`
 }
 
-func (b *converseBlock) tell(p *Part) {
+// tell adds the block at an index to a part.
+func (b *converseBlock) tell(p *Part, calls *calls, at string) {
 	tell(b.Text, &p.Content, p)
 	tell(b.Reasoning.Text, &p.Reasoning, p)
 	tell(b.Reasoning.ReasoningText.Text, &p.Reasoning, p)
+	if use := b.ToolUse; use != nil {
+		said := piece{at: at, id: wordOf(use.ID), name: wordOf(use.Name)}
+		if use.Type == "server_tool_use" {
+			said = piece{at: at, foreign: true}
+		}
+		said.arguments, _ = argumentsOf(use.Input)
+		calls.add(p, said)
+	}
 }
 
 // parseConverse reads a buffered answer. Text and usage count whatever else is wrong.
@@ -45,9 +61,10 @@ func parseConverse(body []byte) (p Part, err error) {
 	if err := json.Unmarshal(body, &m); err != nil && !isOtherKind(err) {
 		return Part{}, errMalformed
 	}
+	var calls calls
 	if m.Output.Message != nil {
-		for _, b := range m.Output.Message.Content {
-			b.tell(&p)
+		for i, b := range m.Output.Message.Content {
+			b.tell(&p, &calls, "in the list "+strconv.Itoa(i))
 		}
 	}
 	p.Usage = m.Usage.parse(p.says())
@@ -61,6 +78,7 @@ func parseConverse(body []byte) (p Part, err error) {
 	default:
 		err = errUnfinished
 	}
+	calls.finish(&p)
 	return p, err
 }
 
@@ -94,6 +112,7 @@ type converseEvents struct {
 	decoder  *eventstream.Decoder
 	payload  []byte
 	text     bool // some content was seen
+	calls    calls
 	stopped  bool
 	reported bool // a usage that can be true was seen
 }
@@ -145,6 +164,7 @@ func decodingStream(err error) error {
 // read takes in one event. Those that are not known are passed over.
 func (c *converseEvents) read(event string, payload []byte) (p Part, end bool, err error) {
 	var e struct {
+		Index      any            `json:"contentBlockIndex"`
 		Delta      converseBlock  `json:"delta"`
 		Start      converseBlock  `json:"start"`
 		StopReason any            `json:"stopReason"`
@@ -157,10 +177,11 @@ func (c *converseEvents) read(event string, payload []byte) (p Part, end bool, e
 	}
 	switch event {
 	case "contentBlockStart", "contentBlockDelta":
-		e.Start.tell(&p)
-		e.Delta.tell(&p)
+		e.Start.tell(&p, &c.calls, wordOf(e.Index))
+		e.Delta.tell(&p, &c.calls, wordOf(e.Index))
 	case "messageStop":
 		err = p.finish(e.StopReason)
+		c.calls.finish(&p)
 		c.stopped = c.stopped || p.FinishReason != ""
 	}
 	c.text = c.text || p.says()

@@ -91,8 +91,22 @@ func newBedrock(t *testing.T, cfg BedrockConfig) *Bedrock {
 
 // converseRequest is all that a request may hold here.
 type converseRequest struct {
-	System          []converseText
-	Messages        []converseTurn
+	System     []conversePiece
+	Messages   []converseTurn
+	ToolConfig *struct {
+		Tools []struct {
+			ToolSpec struct {
+				Name        string
+				Description *string
+				InputSchema struct{ JSON map[string]any }
+				Strict      bool
+			}
+		}
+		ToolChoice struct {
+			Any  *struct{}
+			Tool *struct{ Name string }
+		}
+	}
 	InferenceConfig struct {
 		MaxTokens         int
 		Temperature, TopP *float64
@@ -102,10 +116,27 @@ type converseRequest struct {
 
 type converseTurn struct {
 	Role    string
-	Content []converseText
+	Content []conversePiece
 }
 
-type converseText struct{ Text string }
+// conversePiece has one of its members.
+type conversePiece struct {
+	Text  *string
+	Image *struct {
+		Format string
+		Source struct{ Bytes []byte }
+	}
+	ToolUse *struct {
+		ToolUseID, Name string
+		Input           map[string]any
+	}
+	ToolResult *struct {
+		ToolUseID string
+		Content   []conversePiece
+	}
+}
+
+func (p conversePiece) hasText() bool { return p.Text != nil && strings.TrimSpace(*p.Text) != "" }
 
 // judgeBedrock has the rules of Converse: what it demands and what it refuses.
 func judgeBedrock(t *testing.T, r *http.Request, body []byte) {
@@ -137,17 +168,49 @@ func converseWrong(r *http.Request, body []byte) error {
 	if len(req.Messages) == 0 {
 		return errors.New("no messages")
 	}
-	blocks := req.System
+	for _, p := range req.System {
+		if !p.hasText() {
+			return errors.New("blank system")
+		}
+	}
+	if c := req.ToolConfig; c != nil {
+		if len(c.Tools) == 0 {
+			return errors.New("no tools")
+		}
+		for _, tool := range c.Tools {
+			if s := tool.ToolSpec; !isWord(s.Name, 64, nameAlphabet) || s.InputSchema.JSON["type"] != "object" || s.Description != nil && *s.Description == "" {
+				return fmt.Errorf("tool %+v", s)
+			}
+		}
+	}
+	var open []string // calls of the turn before
 	for i, m := range req.Messages {
 		if want := [...]string{"user", "assistant"}[i%2]; m.Role != want || len(m.Content) == 0 {
 			return fmt.Errorf("message %d of %q with %d blocks", i, m.Role, len(m.Content))
 		}
-		blocks = append(blocks, m.Content...)
-	}
-	for _, b := range blocks {
-		if strings.TrimSpace(b.Text) == "" {
-			return errors.New("blank block")
+		var calls []string
+		for j, p := range m.Content {
+			user, ok := m.Role == "user", p.hasText()
+			switch {
+			case p.Image != nil:
+				ok = user && slices.Contains([]string{"png", "jpeg", "gif", "webp"}, p.Image.Format) && len(p.Image.Source.Bytes) > 0
+			case p.ToolUse != nil:
+				ok = !user && isWord(p.ToolUse.ToolUseID, 64, nameAlphabet) && isWord(p.ToolUse.Name, 64, nameAlphabet) && p.ToolUse.Input != nil && req.ToolConfig != nil
+				calls = append(calls, p.ToolUse.ToolUseID)
+			case p.ToolResult != nil:
+				at := slices.Index(open, p.ToolResult.ToolUseID)
+				if ok = at >= 0 && len(p.ToolResult.Content) == 1 && p.ToolResult.Content[0].hasText() && (j == 0 || m.Content[j-1].ToolResult != nil); ok {
+					open = slices.Delete(open, at, at+1)
+				}
+			}
+			if !ok {
+				return fmt.Errorf("block %d of message %d", j, i)
+			}
 		}
+		if len(open) > 0 {
+			return fmt.Errorf("no results of %v", open)
+		}
+		open = calls
 	}
 	return nil
 }
@@ -297,7 +360,7 @@ func TestBedrockStreams(t *testing.T) {
 		{"usage, then a bad checksum", start + text + metadata + stop[:len(stop)-1] + "\x00", Part{Content: testAnswer, Usage: known}, "malformed answer"},
 		{"members of other kinds", frame("event", "messageStart", `[]`) + frame("event", "contentBlockDelta", `{"contentBlockIndex":"0","delta":{"text":["AN",{"text":"SW"}],"reasoningContent":7}}`) +
 			frame("event", "contentBlockDelta", `{"delta":null}`) + frame("event", "contentBlockDelta", "") + frame("event", "contentBlockDelta", `{"delta":{"text":"ER"},"usage":[]}`) + stop + metadata, answered("stop", known), ""},
-		{"unknown blocks", start + frame("event", "contentBlockStart", `{"start":{"toolUse":{"name":"PROMPT"}}}`) + frame("event", "contentBlockDelta", `{"delta":{"toolUse":{"input":"PROMPT"}}}`) +
+		{"unknown blocks", start + frame("event", "contentBlockStart", `{"start":{"newUse":{"name":"PROMPT"}}}`) + frame("event", "contentBlockDelta", `{"delta":{"newUse":{"input":"PROMPT"}}}`) +
 			frame("event", "contentBlockDelta", `{"delta":{"reasoningContent":{"redactedContent":"?"}}}`) + text + stop + metadata, answered("stop", known), ""},
 		{"a reason in capitals", start + text + stopped(`"MAX_TOKENS"`) + metadata, answered("length", known), ""},
 		{"a reason of another kind", start + text + stopped(`7`) + metadata, unknown("7", known), ""},
@@ -370,7 +433,7 @@ func TestBedrockWhole(t *testing.T) {
 		{"a stop reason that is a failure", body(`[{"text":"ANSWER"}]`, `"malformed_model_output"`, usage),
 			answered("", &price.Usage{Input: 9, Output: 5}), "error instead of an answer, code malformed_model_output"},
 		{"no output", `{"stopReason":"end_turn","usage":` + usage + `}`, Part{Usage: &price.Usage{Input: 9, Output: 5}}, "malformed answer"},
-		{"text of another kind", body(`[{"text":["ANSWER"]},7,{"toolUse":{"name":"PROMPT"}}]`, `"end_turn"`, usage), answered("stop", &price.Usage{Input: 9, Output: 5}), ""},
+		{"text of another kind", body(`[{"text":["ANSWER"]},7,{"newUse":{"name":"PROMPT"}}]`, `"end_turn"`, usage), answered("stop", &price.Usage{Input: 9, Output: 5}), ""},
 		{"all of another kind", body(`[{"text":["ANSWER"]}]`, `7`, `[7]`), unknown("7", nil), ""},
 		{"no stop reason, but text", body(`[{"text":"ANSWER"}]`, `null`, usage), unknown("none", &price.Usage{Input: 9, Output: 5}), ""},
 		{"usage that no model can have", body(`[{"text":"ANSWER"}]`, `"end_turn"`, `{"inputTokens":9,"outputTokens":2147483647,"totalTokens":2147483647}`),

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+
+	"github.com/tokenfuse/tokenfuse/internal/strictjson"
 )
 
 // extended is the body of a request with further fields behind its own.
@@ -21,6 +23,30 @@ func withExtra(body any, extra json.RawMessage) any {
 		return body
 	}
 	return extended{body, extra}
+}
+
+// without is extra without what the request itself says: what the owner gives as the rule
+// for a model may be one that a caller may change. Extra that is no object stays as it is.
+func without(extra json.RawMessage, name string, said bool) json.RawMessage {
+	if !said || !bytes.Contains(extra, []byte(name)) {
+		return extra
+	}
+	members, err := strictjson.Object(extra)
+	if err != nil {
+		return extra
+	}
+	var rest []byte
+	for _, m := range members {
+		if m.Name != name {
+			field, _ := encodeJSON(m.Name) // a string, which cannot fail
+			rest = append(append(append(append(rest, ','), field...), ':'), m.Value...)
+		}
+	}
+	if rest == nil {
+		return nil
+	}
+	rest[0] = '{'
+	return append(rest, '}')
 }
 
 // MarshalJSON joins two objects, each with at least one field.

@@ -155,7 +155,7 @@ func TestFinishReasons(t *testing.T) {
 		"content_filter": "content_filter", "SAFETY": "content_filter", "content_filter: hate": "content_filter", "RECITATION": "content_filter", "sensitive": "content_filter", "PROHIBITED_CONTENT": "content_filter",
 		"error": "!error", "ERROR": "!error", "error: overloaded": "!error", "abort": "!abort", "network_error": "!network_error", "network error": "!network_error", "upstream_error": "!upstream_error",
 		"insufficient_system_resource": "!insufficient_system_resource", "MALFORMED_FUNCTION_CALL": "!malformed_function_call", "malformed_model_output": "!malformed_model_output",
-		"tool_calls": "stop tool_calls", "OTHER": "stop other", "new_reason": "stop new_reason", 1.0: "stop 1", true: "stop other", "It was the ANSWER.": "stop other", "答": "stop other",
+		"tool_calls": "tool_calls", "TOOL_CALLS": "tool_calls", "tool_use": "tool_calls", "function_call": "tool_calls", "FinishReason.TOOL_CALL": "tool_calls", "OTHER": "stop other", "new_reason": "stop new_reason", 1.0: "stop 1", true: "stop other", "It was the ANSWER.": "stop other", "答": "stop other",
 	} {
 		reason, unknown, err := readReason(said)
 		got := strings.TrimSpace(reason + " " + unknown)

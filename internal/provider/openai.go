@@ -69,7 +69,7 @@ func (o *OpenAI) Call(ctx context.Context, req Request) (Answer, error) {
 	if o.noStreamOptions {
 		r.StreamOptions = openai.StreamOptions{}
 	}
-	return o.call(ctx, withExtra(r, req.Extra), req)
+	return o.call(ctx, withExtra(r, without(req.Extra, "reasoning_effort", r.ReasoningEffort != "")), req)
 }
 
 // newOpenAIRequest is the body of a request, complete but for the owner's extra fields:
@@ -84,7 +84,7 @@ func newOpenAIRequest(req Request) (*openai.ChatRequest, error) {
 		Stream:         req.Stream,
 		StreamOptions:  openai.StreamOptions{IncludeUsage: req.Stream},
 		Sampling:       req.Sampling,
-		Tooling:        req.Tooling,
+		Tooling:        req.tooling(),
 		ResponseFormat: req.ResponseFormat,
 
 		ReasoningEffort: req.ReasoningEffort,

@@ -20,8 +20,10 @@ import (
 type completionChunks struct {
 	events *eventReader
 	chunk  completion // the last; its memory is used again
-	text   bool       // some content or refusal was seen
-	deltas bool       // it came in deltas: a whole message at the end repeats it
+	said   bool       // the answer has said something
+	text   bool       // text came in deltas: a whole message at the end repeats it
+	calls  calls
+	called bool // so did calls
 }
 
 func (c *completionChunks) complete() bool { return true }
@@ -71,37 +73,48 @@ func (c *completionChunks) read(data []byte) (p Part, err error) {
 	choice := c.chunk.choice()
 	if choice != nil {
 		choice.Delta.tell(&p)
-		c.deltas = c.deltas || p.says()
-		if !c.deltas {
+		c.text = c.text || p.says()
+		c.called = choice.Delta.call(&p, &c.calls, false) || c.called
+		if !c.text {
 			choice.tell(&p, &choice.Message)
 		}
+		if !c.called {
+			choice.Message.call(&p, &c.calls, true)
+		}
 	}
-	c.text = c.text || p.says()
-	p.Usage = c.chunk.usage(choice, c.text)
-	return p, c.chunk.end(choice, data, &p)
+	c.said = c.said || p.says()
+	p.Usage = c.chunk.usage(choice, c.said)
+	err = c.chunk.end(choice, data, &p)
+	c.calls.finish(&p)
+	return p, err
 }
 
 // parseCompletionWhole reads a chat.completion, or chunks one after the other, as some
 // servers stream them. Its text and usage count whatever else is wrong with it.
 func parseCompletionWhole(body []byte) (p Part, err error) {
 	var c completion
+	var calls calls
 	if c.parse(body) != nil {
 		return parseInARow(body)
 	}
 	choice := c.choice()
 	if choice != nil {
 		choice.tell(&p, &choice.Message, &choice.Delta)
+		if !choice.Message.call(&p, &calls, true) {
+			choice.Delta.call(&p, &calls, true)
+		}
 	}
 	p.Usage = c.usage(choice, p.says())
 	switch err = c.end(choice, body, &p); {
 	case err != nil || p.FinishReason != "":
 	case choice == nil:
 		err = errMalformed
-	case p.says() && choice.Delta == (message{}): // whose end is that of its JSON
+	case p.says() && choice.Delta.isZero(): // whose end is that of its JSON
 		p.FinishReason, p.UnknownReason = stopped, "none"
 	default:
 		err = errUnfinished
 	}
+	calls.finish(&p)
 	return p, err
 }
 
@@ -120,6 +133,7 @@ func parseInARow(body []byte) (all Part, err error) {
 		content.WriteString(p.Content)
 		refusal.WriteString(p.Refusal)
 		reasoning.WriteString(p.Reasoning)
+		all.ToolCalls = append(all.ToolCalls, p.ToolCalls...)
 		if all.FinishReason == "" {
 			all.FinishReason, all.UnknownReason = p.FinishReason, p.UnknownReason
 		}
@@ -169,6 +183,45 @@ type message struct {
 	ReasoningContent any `json:"reasoning_content"` // DeepSeek, vLLM, Qwen
 	Reasoning        any `json:"reasoning"`         // OpenRouter, Groq
 	Thinking         any `json:"thinking"`
+
+	ToolCalls    toolCallList `json:"tool_calls"`
+	FunctionCall *function    `json:"function_call"` // of servers that go by the older form
+}
+
+func (m *message) isZero() bool {
+	for _, said := range [...]any{m.Content, m.Text, m.Refusal, m.ReasoningContent, m.Reasoning, m.Thinking} {
+		if said != nil {
+			return false
+		}
+	}
+	return m.ToolCalls == nil && m.FunctionCall == nil
+}
+
+// toolCallList is a list of calls, or the only one.
+type toolCallList []toolCall
+
+// UnmarshalJSON never fails: what cannot be understood hides no other.
+func (list *toolCallList) UnmarshalJSON(raw []byte) error {
+	var all []toolCall
+	var one toolCall
+	if err := json.Unmarshal(raw, &all); (err == nil || isOtherKind(err)) && len(all) > 0 {
+		*list = all
+	} else if json.Unmarshal(raw, &one); len(one.Function.Arguments)+len(one.Arguments) > 0 {
+		*list = toolCallList{one}
+	}
+	return nil
+}
+
+type toolCall struct {
+	Index    any      `json:"index"` // of a chunk
+	ID       any      `json:"id"`
+	Function function `json:"function"`
+	function          // of servers that leave out one level
+}
+
+type function struct {
+	Name      any             `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
 }
 
 // parse reads data, which must be JSON. A list stands for its only element, and so does
@@ -273,6 +326,28 @@ func (m *message) tell(p *Part) {
 			tell(thought, &p.Reasoning, p)
 		}
 	}
+}
+
+// call adds to p the calls of m, or pieces of some, and reports whether there are any. In
+// a list that is whole each stands for itself.
+func (m *message) call(p *Part, calls *calls, whole bool) bool {
+	list := m.ToolCalls
+	if len(list) == 0 && m.FunctionCall != nil {
+		list = toolCallList{{Function: *m.FunctionCall}}
+	}
+	for i, t := range list {
+		said := piece{at: wordOf(t.Index), id: wordOf(t.ID), name: wordOf(t.Function.Name)}
+		arguments := t.Function.Arguments
+		if said.name == "" && arguments == nil {
+			said.name, arguments = wordOf(t.Name), t.Arguments
+		}
+		if said.at == "" && whole && len(list) > 1 {
+			said.at = "in the list " + strconv.Itoa(i)
+		}
+		said.arguments, said.whole = argumentsOf(arguments)
+		calls.add(p, said)
+	}
+	return len(list) > 0
 }
 
 // tell adds to where what said is: a string, a number, an object with text, or a list of

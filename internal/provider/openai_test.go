@@ -836,7 +836,7 @@ func TestParseUsage(t *testing.T) {
 // checkReason holds the finish reasons of p to the words that they may be.
 func checkReason(t *testing.T, p Part) {
 	t.Helper()
-	if r := p.FinishReason; r != "" && r != stopped && r != cutShort && r != filtered || p.UnknownReason != "" && (!isReason(p.UnknownReason) || r != stopped) {
+	if r := p.FinishReason; r != "" && r != stopped && r != cutShort && r != toolCalls && r != filtered || p.UnknownReason != "" && (!isReason(p.UnknownReason) || r != stopped) {
 		t.Fatalf("finish reason %q, in its own word %q", r, p.UnknownReason)
 	}
 }

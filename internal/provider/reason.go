@@ -7,9 +7,10 @@ import (
 
 // The finish reasons of OpenAI's API that an answer of ours may have.
 const (
-	stopped  = "stop"
-	cutShort = "length"
-	filtered = "content_filter"
+	stopped   = "stop"
+	cutShort  = "length"
+	toolCalls = "tool_calls"
+	filtered  = "content_filter"
 )
 
 // reasons are the finish reasons of servers, in lower case, and what each is in OpenAI's
@@ -17,10 +18,11 @@ const (
 var reasons = func() map[string]string {
 	known := map[string]string{}
 	for reason, words := range map[string]string{
-		"":       "null none nil undefined unspecified finish_reason_unspecified",
-		stopped:  "stop stopped stop_sequence stop_sequences end_turn end_of_turn eos eos_token eot finish finished complete completed done end normal",
-		cutShort: "length max_tokens max_token max_output_tokens max_completion_tokens max_new_tokens max_length model_length length_limit token_limit context_length context_length_exceeded model_context_window_exceeded error_limit",
-		filtered: "content_filter content_filtered filtered safety image_safety recitation blocklist prohibited_content spii language sensitive refusal guardrail_intervened moderation flagged error_toxic",
+		"":        "null none nil undefined unspecified finish_reason_unspecified",
+		stopped:   "stop stopped stop_sequence stop_sequences end_turn end_of_turn eos eos_token eot finish finished complete completed done end normal",
+		cutShort:  "length max_tokens max_token max_output_tokens max_completion_tokens max_new_tokens max_length model_length length_limit token_limit context_length context_length_exceeded model_context_window_exceeded error_limit",
+		toolCalls: "tool_calls tool_call tool_use function_call function_calls",
+		filtered:  "content_filter content_filtered filtered safety image_safety recitation blocklist prohibited_content spii language sensitive refusal guardrail_intervened moderation flagged error_toxic",
 	} {
 		for word := range strings.FieldsSeq(words) {
 			known[word] = reason

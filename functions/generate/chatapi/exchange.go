@@ -61,6 +61,10 @@ func (h *Handler) exchange(w http.ResponseWriter, r *http.Request, e *entry, id 
 func (x *exchange) ask(ctx context.Context) (answer provider.Answer, err error) {
 	for i, candidate := range x.admission.Call.Offer.Candidates {
 		if i > 0 {
+			asked := openai.ChatRequest{Messages: x.admission.Call.Messages, Tooling: x.admission.Call.Tooling, ResponseFormat: x.req.ResponseFormat}
+			if candidate.Model.Provider.Kind.Impossible(&asked) != "" {
+				break // it would give another answer than was asked for
+			}
 			logger(x.ctx).Warn("the fallback is asked", "feature", x.entry.feature, "model", candidate.Model.Name, "error", err)
 			x.meter = x.admission.Meter(x.ctx, candidate)
 		}
