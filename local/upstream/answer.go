@@ -11,18 +11,18 @@ import (
 // markers is what the last user message asks for beside an answer.
 type markers struct {
 	fail                            string // "" or what follows fail:
-	long, billed                    bool
-	cached, reasoning, over, report int      // tokens; 0: not asked for
+	long, billed, think             bool
+	cached, reasoning, over, report int      // tokens; 0, but of reasoning -1: not asked for
 	tools                           []string // names of tools to be called
 	calls                           int      // how many tools are to be called; 0: not asked for
 }
 
-var markerPattern = regexp.MustCompile(`\[\[(?:fail:([45]\d\d|timeout|stall|cut|error|nofinish|nousage|empty)|(long|billed)|(cached|reasoning|over|usage|tools):(\d{1,9})|tool:([a-zA-Z0-9_-]{1,64}))\]\]`)
+var markerPattern = regexp.MustCompile(`\[\[(?:fail:([45]\d\d|timeout|stall|cut|error|nofinish|nousage|empty)|(long|billed|think)|(cached|reasoning|over|usage|tools):(\d{1,9})|tool:([a-zA-Z0-9_-]{1,64}))\]\]`)
 
 // readMarkers finds the markers in text. Of several of one kind the last counts, but
 // every tool that is named.
 func readMarkers(text string) markers {
-	var m markers
+	m := markers{reasoning: -1}
 	for _, found := range markerPattern.FindAllStringSubmatch(text, -1) {
 		n, _ := strconv.Atoi(found[4])
 		switch found[2] + found[3] {
@@ -34,6 +34,8 @@ func readMarkers(text string) markers {
 			m.long = true
 		case "billed":
 			m.billed = true
+		case "think":
+			m.think = true
 		case "cached":
 			m.cached = n
 		case "reasoning":
@@ -57,10 +59,11 @@ func (m markers) status() int {
 
 // answer is what the made-up model says.
 type answer struct {
-	pieces    []piece // one for each token, as a rule
-	sent      int     // so many of them are streamed
-	reasoning int     // tokens spent before it
-	finish    string  // finish_reason
+	pieces    []piece  // one for each token, as a rule
+	sent      int      // so many of them are streamed
+	reasoning int      // tokens spent before it
+	thoughts  []string // these tokens, if they are shown
+	finish    string   // finish_reason
 }
 
 // piece is a part of an answer, as a stream tells it.
@@ -93,6 +96,7 @@ const (
 		"Your request came with these numbers: messages %d, input tokens %d, output tokens at most %d. " +
 		"%sSet the key of the provider to get real answers."
 	longText = " It goes on, since a long answer was asked for, and only the limit of the output can end it."
+	thought  = " First the question is read once more, and then an answer is made."
 )
 
 var splitPattern = regexp.MustCompile(`[ -]?[A-Za-z]+|[0-9]{1,3}|[,.:]| `)
@@ -107,7 +111,10 @@ func (u *Upstream) compose(req *request, prompt int, m markers, id string) answe
 	if m.over > 0 {
 		most, m.long = m.over, true
 	}
-	a := answer{reasoning: min(m.reasoning, most), finish: "stop"}
+	a := answer{reasoning: min(req.reasoning(m), most), finish: "stop"}
+	if m.think {
+		a.thoughts = repeat(thought, a.reasoning)
+	}
 	room := most - a.reasoning
 	switch called := req.called(m); {
 	case len(called) > 0:
@@ -139,10 +146,31 @@ func (u *Upstream) compose(req *request, prompt int, m markers, id string) answe
 	return a
 }
 
+// efforts is what is spent on reasoning, in tokens.
+var efforts = map[string]int{"none": 0, "minimal": 0, "low": 8, "medium": 32, "high": 128, "xhigh": 512}
+
+// reasoning is what is spent on it unless the cap is smaller, in tokens.
+func (r *request) reasoning(m markers) int {
+	switch {
+	case m.reasoning >= 0:
+		return m.reasoning
+	case r.ReasoningEffort != nil:
+		return efforts[*r.ReasoningEffort]
+	case m.think: // so that there is something to show
+		return efforts["low"]
+	}
+	return 0
+}
+
 // goOn adds words until there are more texts than room.
 func goOn(texts []string, room int) []string {
-	for more := words(longText); len(texts) <= room; {
-		texts = append(texts, more...)
+	return append(texts, repeat(longText, room+1-len(texts))...)
+}
+
+// repeat gives n words of a text, which begins again where it ends.
+func repeat(text string, n int) (texts []string) {
+	for all := words(text); len(texts) < n; {
+		texts = append(texts, all[:min(len(all), n-len(texts))]...)
 	}
 	return texts
 }

@@ -15,8 +15,9 @@ type Call struct {
 	Body            []byte // as it came; nil if it has more than 64 KiB
 	Model           string
 	Messages        []Message
+	Inputs          []string // texts to embed, in place of messages
 	MaxOutputTokens int
-	MaxTokensField  string // max_tokens or max_completion_tokens
+	MaxTokensField  string // max_tokens or max_completion_tokens; nothing for embeddings
 	Stream          bool
 	PromptTokens    int
 	Status          int         // HTTP status of the answer, 0 while there is none
@@ -46,22 +47,27 @@ type callLog struct {
 	total price.Usage
 }
 
-func (l *callLog) add(req *request, body []byte, prompt int) *Call {
+// logged is what the log tells of a chat.
+func (r *request) logged(prompt int) *Call {
 	c := &Call{
-		Model:           req.Model,
-		MaxOutputTokens: req.maxOutputTokens(),
+		Model:           r.Model,
+		MaxOutputTokens: r.maxOutputTokens(),
 		MaxTokensField:  "max_completion_tokens",
-		Stream:          req.Stream,
+		Stream:          r.Stream,
 		PromptTokens:    prompt,
 	}
-	if len(body) <= maxKept {
-		c.Body = body
-	}
-	if req.MaxTokens != nil {
+	if r.MaxTokens != nil {
 		c.MaxTokensField = "max_tokens"
 	}
-	for _, m := range req.Messages {
+	for _, m := range r.Messages {
 		c.Messages = append(c.Messages, Message{Role: m.Role, Content: m.text})
+	}
+	return c
+}
+
+func (l *callLog) add(c *Call, body []byte) {
+	if len(body) <= maxKept {
+		c.Body = body
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +76,6 @@ func (l *callLog) add(req *request, body []byte, prompt int) *Call {
 	if len(l.last) > l.keep {
 		l.last = slices.Delete(l.last, 0, 1)
 	}
-	return c
 }
 
 func (l *callLog) answered(c *Call, status int) {
@@ -97,6 +102,7 @@ func (l *callLog) list() []Call {
 	for i, c := range l.last {
 		calls[i] = *c
 		calls[i].Messages = slices.Clone(c.Messages)
+		calls[i].Inputs = slices.Clone(c.Inputs)
 	}
 	return calls
 }

@@ -16,5 +16,7 @@ func TestOpenAIClient(t *testing.T) {
 stream [[0,"get_weather","{\"city\":\"text\"}"],[1,"get_weather","{\"city\":\"text\"}"]] tool_calls 2
 forced null {"city":"text"} stop
 image true 96
+embeddings 3 256 true true
+reasoning true true
 `, "what it prints")
 }

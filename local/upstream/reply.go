@@ -1,65 +1,111 @@
 package upstream
 
 import (
-	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
+	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
+// complete answers a chat.
+func (u *Upstream) complete(w http.ResponseWriter, r *http.Request) {
+	req, body, problem := parse(w, r)
+	if problem != nil {
+		refuse(w, problem)
+		return
+	}
+	prompt := countPrompt(u.tokenizer, req)
+	marks := readMarkers(req.lastUserText())
+	digest := sha256.Sum256(body)
+	id := hex.EncodeToString(digest[:12])
+	answer := u.compose(req, prompt, marks, id)
+
+	call := req.logged(prompt)
+	u.log.add(call, body)
+	x := exchange{u: u, w: w, ctx: r.Context(), call: call, marks: marks}
+	usage := price.Usage{Input: int64(prompt), CachedInput: int64(min(marks.cached, prompt))}
+	output := price.Usage{Reasoning: int64(answer.reasoning), Output: answer.output()}
+	if !x.begin(contentType(req.Stream), usage, output) {
+		return
+	}
+	usage.Reasoning, usage.Output = output.Reasoning, output.Output
+	if marks.report > 0 {
+		usage.Output = int64(marks.report)
+	}
+	reply := reply{exchange: x, answer: answer, usage: usage, envelope: envelope{
+		ID:      "chatcmpl-" + id,
+		Created: u.options.Now().Unix(),
+		Model:   req.Model,
+	}}
+	// Each fails only because the client has left.
+	if x.spend(answer.reasoning-len(answer.thoughts), aThought) != nil {
+		return
+	}
+	if req.Stream {
+		_ = reply.stream(req.StreamOptions != nil && req.StreamOptions.IncludeUsage)
+	} else {
+		_ = reply.whole()
+	}
+}
+
+// What a token of an answer is billed as.
+var (
+	aThought = price.Usage{Output: 1, Reasoning: 1}
+	aWord    = price.Usage{Output: 1}
+)
+
 // reply sends an answer.
 type reply struct {
-	w        http.ResponseWriter
-	ctx      context.Context // the client's
+	exchange
 	envelope envelope
 	answer   answer
 	usage    price.Usage
-	fail     string                 // as in markers
-	spend    func(tokens int) error // makes tokens of the answer
 }
 
 // whole sends it in one piece.
 func (r *reply) whole() error {
+	if err := r.spend(len(r.answer.thoughts), aThought); err != nil {
+		return err
+	}
 	for _, p := range r.answer.pieces {
-		if err := r.spend(p.cost); err != nil {
+		if err := r.spend(p.cost, aWord); err != nil {
 			return err
 		}
 	}
-	if r.fail == "stall" {
-		return r.stall()
-	}
 	r.envelope.Object = "chat.completion"
 	r.envelope.Choices = []choice{{Message: r.answer.message(), FinishReason: r.finish()}}
-	if r.fail != "nousage" {
+	if r.marks.fail != "nousage" {
 		r.envelope.Usage = wireUsage(r.usage)
 	}
-	body := encode(r.envelope)
-	if r.fail == "cut" {
-		r.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		writeJSON(r.w, http.StatusOK, body[:len(body)/2])
-		r.cut()
-	}
-	writeJSON(r.w, http.StatusOK, body)
-	return nil
+	return r.deliver(encode(r.envelope))
 }
 
 // stream sends it token by token.
 func (r *reply) stream(withUsage bool) error {
 	r.w.Header().Set("Content-Type", contentType(true))
 	r.envelope.Object = "chat.completion.chunk"
-	withUsage = withUsage && r.fail != "nousage"
+	withUsage = withUsage && r.marks.fail != "nousage"
 	if withUsage {
 		r.envelope.Usage = json.RawMessage("null") // in every chunk but the last
 	}
 	if err := r.chunk(r.answer.opening(), nil); err != nil {
 		return err
 	}
+	for _, text := range r.answer.thoughts {
+		if err := r.spend(1, aThought); err != nil {
+			return err
+		}
+		if err := r.chunk(delta{Reasoning: text}, nil); err != nil {
+			return err
+		}
+	}
 	var open *int // the call that texts belong to
 	for _, p := range r.answer.pieces[:r.answer.sent] {
-		if err := r.spend(p.cost); err != nil {
+		if err := r.spend(p.cost, aWord); err != nil {
 			return err
 		}
 		d := delta{Content: p.text}
@@ -77,7 +123,7 @@ func (r *reply) stream(withUsage bool) error {
 			return err
 		}
 	}
-	switch r.fail {
+	switch r.marks.fail {
 	case "cut":
 		r.cut()
 	case "stall":
@@ -109,27 +155,15 @@ func (r *reply) event(data []byte) error {
 
 // finish is the finish_reason, or nil if there is to be none.
 func (r *reply) finish() *string {
-	if r.fail == "nofinish" {
+	if r.marks.fail == "nofinish" {
 		return nil
 	}
 	return &r.answer.finish
 }
 
-// stall sends nothing more until the client leaves.
-func (r *reply) stall() error {
-	<-r.ctx.Done()
-	return r.ctx.Err()
-}
-
-// cut sends what was written, and then breaks the connection.
-func (r *reply) cut() {
-	_ = http.NewResponseController(r.w).Flush()
-	panic(http.ErrAbortHandler)
-}
-
 // message is the answer in one piece.
 func (a *answer) message() message {
-	m := message{Role: "assistant"}
+	m := message{Role: "assistant", Reasoning: strings.Join(a.thoughts, "")}
 	texts := [][]byte{nil} // the content, and the arguments of each call
 	for _, p := range a.pieces {
 		if p.call != nil {

@@ -36,6 +36,7 @@ type request struct {
 	Tools             []tool          `json:"tools"`
 	ToolChoice        json.RawMessage `json:"tool_choice"`
 	ParallelToolCalls *bool           `json:"parallel_tool_calls"`
+	ReasoningEffort   *string         `json:"reasoning_effort"`
 
 	json   string // the answer, if it must be JSON
 	choice toolChoice
@@ -73,7 +74,7 @@ func (f *responseFormat) answer() (string, *problem) {
 var names = []string{
 	"model", "messages", "max_tokens", "max_completion_tokens", "stream", "stream_options", "temperature", "top_p",
 	"presence_penalty", "frequency_penalty", "seed", "stop", "response_format",
-	"tools", "tool_choice", "parallel_tool_calls",
+	"tools", "tool_choice", "parallel_tool_calls", "reasoning_effort",
 }
 
 // maxOutputTokens is the cap, whichever field it came in.
@@ -93,32 +94,35 @@ func (r *request) lastUserText() string {
 	return ""
 }
 
-// parse reads and checks a request, and gives its body too.
+// parse reads and checks a chat, and gives its body too.
 func parse(w http.ResponseWriter, r *http.Request) (*request, []byte, *problem) {
+	var req request
+	body, p := readBody(w, r, names, &req)
+	if p == nil {
+		p = req.check()
+	}
+	return &req, body, p
+}
+
+// readBody reads a body into v. It may have no fields but those of these names.
+func readBody(w http.ResponseWriter, r *http.Request, names []string, v any) ([]byte, *problem) {
 	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || got != "application/json" {
-		return nil, nil, mediaType
+		return nil, mediaType
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if errors.As(err, new(*http.MaxBytesError)) {
-		return nil, nil, tooLarge
+		return nil, tooLarge
 	}
 	var fields map[string]json.RawMessage
 	if err != nil || json.Unmarshal(body, &fields) != nil {
-		return nil, nil, notJSON
+		return nil, notJSON
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains(names, name) {
-			return nil, nil, invalid(name, "unknown_parameter", "Unrecognized request argument supplied: %s", name)
+			return nil, invalid(name, "unknown_parameter", "Unrecognized request argument supplied: %s", name)
 		}
 	}
-	var req request
-	if p := decode(body, &req, ""); p != nil {
-		return nil, nil, p
-	}
-	if p := req.check(); p != nil {
-		return nil, nil, p
-	}
-	return &req, body, nil
+	return body, decode(body, v, "")
 }
 
 func (r *request) check() *problem {
@@ -160,6 +164,11 @@ func (r *request) check() *problem {
 	} {
 		if f.value != nil && (*f.value < f.least || *f.value > f.most) {
 			return invalid(f.name, "invalid_value", "%s must be from %v to %v.", f.name, f.least, f.most)
+		}
+	}
+	if e := r.ReasoningEffort; e != nil {
+		if _, ok := efforts[*e]; !ok {
+			return invalid("reasoning_effort", "invalid_value", "Invalid value: '%s'. Supported values are: 'none', 'minimal', 'low', 'medium', 'high', and 'xhigh'.", *e)
 		}
 	}
 	if len(r.Stop) > 4 {

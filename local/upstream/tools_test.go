@@ -117,6 +117,8 @@ type completed struct {
 	input        int64
 	output       int64
 	parts        int // of a stream: chunks with text or arguments
+	thoughts     string
+	thoughtParts int // of a stream: chunks with thoughts
 }
 
 func complete(t *testing.T, url, fields string, stream bool) (c completed) {
@@ -141,6 +143,7 @@ func complete(t *testing.T, url, fields string, stream bool) (c completed) {
 			Choices []struct {
 				Message, Delta struct {
 					Content   string
+					Thoughts  string     `json:"reasoning_content"`
 					ToolCalls []toolCall `json:"tool_calls"`
 				}
 				FinishReason string `json:"finish_reason"`
@@ -153,6 +156,10 @@ func complete(t *testing.T, url, fields string, stream bool) (c completed) {
 		check.OK(t, json.Unmarshal([]byte(line), &chunk))
 		c.input, c.output = c.input+chunk.Usage.Prompt, c.output+chunk.Usage.Completion
 		for _, choice := range chunk.Choices {
+			if choice.Delta.Thoughts != "" {
+				c.thoughtParts++
+			}
+			c.thoughts += choice.Message.Thoughts + choice.Delta.Thoughts
 			c.text += choice.Message.Content + choice.Delta.Content
 			c.finish += choice.FinishReason
 			if choice.Delta.Content != "" {

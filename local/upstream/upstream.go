@@ -1,11 +1,12 @@
 // Package upstream is a built-in stand-in for a model provider. It speaks
-// OpenAI's chat completions, for running without a provider's key and for tests.
+// OpenAI's chat completions and embeddings, for running without a provider's key
+// and for tests.
 //
-// It answers POST .../chat/completions and GET .../models under any base path,
-// with any key or none. Requests are checked as strictly as a strict provider
-// would: unknown fields, two output caps or none, and values out of range are
-// 400 in OpenAI's error envelope. The settings of the sampling are checked and
-// otherwise ignored.
+// It answers POST .../chat/completions, POST .../embeddings and GET .../models
+// under any base path, with any key or none. Requests are checked as strictly as a
+// strict provider would: unknown fields, two output caps or none, values out of
+// range, and tools or pictures that OpenAI refuses are 400 in OpenAI's error
+// envelope. The settings of the sampling are checked and otherwise ignored.
 //
 // The answer is a short text in which only numbers depend on the request. Where
 // response_format asks for JSON, it is JSON that fits the schema; a schema that
@@ -27,6 +28,15 @@
 // never fetched; it counts as a picture of 1024 x 1024. Tokens follow the rule that
 // OpenAI has published for the model's family, and that of gpt-4o for all others.
 //
+// With reasoning_effort low, medium, high and xhigh, 8, 32, 128 and 512 output tokens
+// are spent on reasoning first, or all; with none and minimal there are none.
+//
+// An embedding is a unit vector in which each word of the text has a direction, so
+// that texts are near that share words. Its input is counted with cl100k_base, and
+// bounded as OpenAI bounds it. Of the markers it knows fail: with a status, timeout,
+// stall, cut, nousage and empty, and billed; usage:N tells of N input tokens. They
+// are looked for in the last input.
+//
 // Markers in the last user message change what happens:
 //
 //	[[fail:500]]      status 500; any other error status likewise
@@ -45,6 +55,8 @@
 //	                  also where JSON was asked for, or of arguments that do not end
 //	[[cached:N]]      N input tokens, or all if they are fewer, come from a cache
 //	[[reasoning:N]]   N output tokens, or all, are spent on reasoning first
+//	[[think]]         the reasoning, of 8 tokens if nobody says how many, is shown
+//	                  as reasoning_content, as DeepSeek shows it
 //	[[over:N]]        a long answer of N tokens, whatever the output cap
 //	[[usage:N]]       usage that tells of N output tokens, whatever was made
 //	[[billed]]        what is refused with an error status is billed like an answer
@@ -59,9 +71,8 @@ package upstream
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -80,7 +91,8 @@ type Options struct {
 // Upstream is the stand-in. It is safe for concurrent use.
 type Upstream struct {
 	options   Options
-	tokenizer *tokens.Tokenizer
+	tokenizer *tokens.Tokenizer // of chats
+	embedding *tokens.Tokenizer // of texts to embed
 	log       callLog
 }
 
@@ -92,118 +104,118 @@ func New(options Options) *Upstream {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	tokenizer, err := tokens.New("o200k_base")
-	if err != nil {
-		panic(err) // it is built in
+	return &Upstream{
+		options: options, tokenizer: builtIn("o200k_base"), embedding: builtIn("cl100k_base"), log: callLog{keep: options.KeepCalls},
 	}
-	return &Upstream{options: options, tokenizer: tokenizer, log: callLog{keep: options.KeepCalls}}
+}
+
+func builtIn(name string) *tokens.Tokenizer {
+	tokenizer, err := tokens.New(name)
+	if err != nil {
+		panic(err)
+	}
+	return tokenizer
 }
 
 func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch {
-	case strings.HasSuffix(r.URL.Path, "/chat/completions"):
-		if r.Method != http.MethodPost {
+	for _, route := range []struct {
+		path, method string
+		serve        http.HandlerFunc
+	}{
+		{"/chat/completions", http.MethodPost, u.complete},
+		{"/embeddings", http.MethodPost, u.embed},
+		{"/models", http.MethodGet, listModels},
+	} {
+		if !strings.HasSuffix(r.URL.Path, route.path) {
+			continue
+		}
+		if r.Method != route.method {
 			refuse(w, methodNotAllowed)
 			return
 		}
-		u.complete(w, r)
-	case strings.HasSuffix(r.URL.Path, "/models"):
-		if r.Method != http.MethodGet {
-			refuse(w, methodNotAllowed)
-			return
-		}
-		writeJSON(w, http.StatusOK, encode(modelList))
-	default:
-		refuse(w, notFound)
+		route.serve(w, r)
+		return
 	}
+	refuse(w, notFound)
 }
 
-func (u *Upstream) complete(w http.ResponseWriter, r *http.Request) {
-	req, body, problem := parse(w, r)
-	if problem != nil {
-		refuse(w, problem)
-		return
-	}
-	prompt := countPrompt(u.tokenizer, req)
-	marks := readMarkers(req.lastUserText())
-	call := u.log.add(req, body, prompt)
-	digest := sha256.Sum256(body)
-	id := hex.EncodeToString(digest[:12])
+func listModels(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, encode(modelList))
+}
 
-	ctx := r.Context()
-	answer := u.compose(req, prompt, marks, id)
-	usage := price.Usage{Input: int64(prompt), CachedInput: int64(min(marks.cached, prompt))}
-	output := price.Usage{Reasoning: int64(answer.reasoning), Output: answer.output()}
-	if status := marks.status(); status != 0 {
-		if marks.billed {
-			u.log.bill(call, usage)
-			u.log.bill(call, output)
+// exchange is a valid request that is being answered.
+type exchange struct {
+	u     *Upstream
+	w     http.ResponseWriter
+	ctx   context.Context // the client's
+	call  *Call
+	marks markers
+}
+
+// begin bills the input, and fails as the markers say, if they do: then it is not ok, and
+// there is nothing more to answer. output is what else an answer would cost.
+func (x *exchange) begin(contentType string, input, output price.Usage) (ok bool) {
+	if status := x.marks.status(); status != 0 {
+		if x.marks.billed {
+			x.u.log.bill(x.call, input)
+			x.u.log.bill(x.call, output)
 		}
-		u.log.answered(call, status)
+		x.u.log.answered(x.call, status)
 		if status == http.StatusTooManyRequests {
-			w.Header().Set("Retry-After", "1")
+			x.w.Header().Set("Retry-After", "1")
 		}
-		refuse(w, failing(status))
-		return
+		refuse(x.w, failing(status))
+		return false
 	}
+	x.u.log.bill(x.call, input)
+	if x.marks.fail == "timeout" {
+		<-x.ctx.Done()
+		return false
+	}
+	x.u.log.answered(x.call, http.StatusOK)
+	if x.marks.fail == "empty" {
+		x.w.Header().Set("Content-Type", contentType)
+		x.w.WriteHeader(http.StatusOK)
+		return false
+	}
+	return pause(x.ctx, x.u.options.FirstToken) == nil
+}
 
-	u.log.bill(call, usage)
-	if marks.fail == "timeout" {
-		<-ctx.Done()
-		return
-	}
-	u.log.answered(call, http.StatusOK)
-	if marks.fail == "empty" {
-		w.Header().Set("Content-Type", contentType(req.Stream))
-		w.WriteHeader(http.StatusOK)
-		return
-	}
-
-	usage.Reasoning, usage.Output = output.Reasoning, output.Output
-	if marks.report > 0 {
-		usage.Output = int64(marks.report)
-	}
-	if pause(ctx, u.options.FirstToken) != nil {
-		return
-	}
-	spend := func(token price.Usage) error {
-		if err := pause(ctx, u.options.PerToken); err != nil {
+// spend makes tokens of the output, one after another.
+func (x *exchange) spend(tokens int, each price.Usage) error {
+	for range tokens {
+		if err := pause(x.ctx, x.u.options.PerToken); err != nil {
 			return err
 		}
-		u.log.bill(call, token)
-		return nil
+		x.u.log.bill(x.call, each)
 	}
-	for range answer.reasoning {
-		if spend(price.Usage{Output: 1, Reasoning: 1}) != nil {
-			return
-		}
+	return nil
+}
+
+// deliver sends an answer in one piece.
+func (x *exchange) deliver(body []byte) error {
+	switch x.marks.fail {
+	case "stall":
+		return x.stall()
+	case "cut":
+		x.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		writeJSON(x.w, http.StatusOK, body[:len(body)/2])
+		x.cut()
 	}
-	reply := reply{
-		w:   w,
-		ctx: ctx,
-		envelope: envelope{
-			ID:      "chatcmpl-" + id,
-			Created: u.options.Now().Unix(),
-			Model:   req.Model,
-		},
-		answer: answer,
-		usage:  usage,
-		fail:   marks.fail,
-		spend: func(tokens int) error {
-			for range tokens {
-				if err := spend(price.Usage{Output: 1}); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	}
-	// Either fails only because the client has left.
-	if req.Stream {
-		_ = reply.stream(req.StreamOptions != nil && req.StreamOptions.IncludeUsage)
-	} else {
-		_ = reply.whole()
-	}
+	writeJSON(x.w, http.StatusOK, body)
+	return nil
+}
+
+// stall sends nothing more until the client leaves.
+func (x *exchange) stall() error {
+	<-x.ctx.Done()
+	return x.ctx.Err()
+}
+
+// cut sends what was written, and then breaks the connection.
+func (x *exchange) cut() {
+	_ = http.NewResponseController(x.w).Flush()
+	panic(http.ErrAbortHandler)
 }
 
 // pause waits for d, or until the client is gone.

@@ -117,7 +117,12 @@ func messages(req provider.Request) (list []Message) {
 
 func post(t *testing.T, url, body string) (status int, header http.Header, answer string) {
 	t.Helper()
-	resp, err := http.Post(url+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	return postTo(t, url+"/v1/chat/completions", body)
+}
+
+func postTo(t *testing.T, url, body string) (status int, header http.Header, answer string) {
+	t.Helper()
+	resp, err := http.Post(url, "application/json", strings.NewReader(body))
 	check.OK(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
@@ -203,6 +208,7 @@ func TestRequestsAreChecked(t *testing.T) {
 		{with(`,"frequency_penalty":3`), "frequency_penalty", "invalid_value"},
 		{with(`,"seed":0.5`), "seed", "invalid_type"},
 		{with(`,"stop":["a","b","c","d","e"]`), "stop", "invalid_value"},
+		{with(`,"reasoning_effort":"most"`), "reasoning_effort", "invalid_value"},
 		{with(`,"response_format":{"type":"xml"}`), "response_format.type", "invalid_value"},
 		{with(`,"response_format":{"type":"json_schema"}`), "response_format.json_schema", "invalid_value"},
 		{with(`,"response_format":{"type":"text","json_schema":{}}`), "response_format.json_schema", "invalid_value"},
@@ -250,6 +256,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/models", "", "", 200, `{"object":"list","data":[{"id":"built-in","object":"model","created":0,"owned_by":"tokenfuse"}]}`},
 		{"GET", "/v1/chat/completions", "", "", 405, "method_not_allowed"},
 		{"POST", "/v1/models", "application/json", valid, 405, "method_not_allowed"},
+		{"GET", "/v1/embeddings", "", "", 405, "method_not_allowed"},
 		{"POST", "/v1/responses", "application/json", valid, 404, "not_found"},
 		{"POST", "/v1/chat/completions", "text/plain", valid, 415, "unsupported_media_type"},
 		{"POST", "/v1/chat/completions", "", valid, 415, "unsupported_media_type"},
@@ -409,6 +416,48 @@ func TestErrorsOnTheWire(t *testing.T) {
 		status, header, answer := post(t, url, `{"model":"m","messages":[{"role":"user","content":"[[fail:`+marker+`]]"}],"max_tokens":9}`)
 		if got := fmt.Sprintf("%d %q %s", status, header.Get("Retry-After"), answer); got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// Reasoning is spent as it is asked for, within the cap, and shown only to who asks.
+func TestReasoning(t *testing.T) {
+	o200k := tokenizer(t)
+	for _, tt := range []struct {
+		text, effort string
+		most         int
+		want         int64
+	}{
+		{"hi", "", 900, 0},
+		{"hi", "none", 900, 0},
+		{"hi", "minimal", 900, 0},
+		{"hi", "low", 900, 8},
+		{"hi", "medium", 900, 32},
+		{"hi", "high", 900, 128},
+		{"hi", "xhigh", 900, 512},
+		{"hi", "high", 100, 100},
+		{"[[reasoning:5]]", "high", 900, 5},
+		{"[[reasoning:0]]", "high", 900, 0},
+		{"[[think]]", "", 900, 8},
+		{"[[think]]", "none", 900, 0},
+		{"[[think]]", "medium", 900, 32},
+		{"[[think]][[reasoning:20]]", "", 15, 15},
+	} {
+		for _, stream := range []bool{false, true} {
+			u, url := serve(t, Options{})
+			fields := fmt.Sprintf(`"max_tokens":%d,"messages":[{"role":"user","content":%q}]`, tt.most, tt.text)
+			if tt.effort != "" {
+				fields += `,"reasoning_effort":"` + tt.effort + `"`
+			}
+			got := complete(t, url, fields, stream)
+			_, billed := u.Totals()
+			check.Equal(t, billed, price.Usage{Input: got.input, Output: got.output, Reasoning: tt.want}, "%+v", tt)
+			check.That(t, got.output == tt.want+int64(o200k.Count(got.text)) && (got.text == "") == (tt.want == int64(tt.most)), "%+v: %+v", tt, got)
+			shown := int64(0)
+			if strings.Contains(tt.text, "think") {
+				shown = tt.want
+			}
+			check.That(t, int64(o200k.Count(got.thoughts)) == shown && (!stream || int64(got.thoughtParts) == shown), "%+v: thought %q in %d parts", tt, got.thoughts, got.thoughtParts)
 		}
 	}
 }

@@ -30,12 +30,14 @@ type choice struct {
 type message struct {
 	Role      string     `json:"role"`
 	Content   *string    `json:"content"`
+	Reasoning string     `json:"reasoning_content,omitempty"` // as DeepSeek has it
 	ToolCalls []toolCall `json:"tool_calls,omitempty"`
 }
 
 // delta is what a chunk adds to a message.
 type delta struct {
 	Content   string     `json:"content,omitempty"`
+	Reasoning string     `json:"reasoning_content,omitempty"`
 	ToolCalls []toolCall `json:"tool_calls,omitempty"`
 }
 

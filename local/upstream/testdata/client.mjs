@@ -34,3 +34,11 @@ console.log("forced", forced.message.content, forced.message.tool_calls[0].funct
 const pixel = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7";
 const image = await chat.create(ask([{ type: "text", text: "What is it?" }, { type: "image_url", image_url: { url: pixel, detail: "low" } }]));
 console.log("image", /picture of 1 x 1 pixels/.test(image.choices[0].message.content), image.usage.prompt_tokens);
+
+// The client asks for base64 by itself, and gives numbers.
+const vectors = (await openai.embeddings.create({ model: "text-embedding-3-small", input: ["a red house", "the red house", "blue"], dimensions: 256 })).data;
+const dot = (a, b) => a.embedding.reduce((sum, v, i) => sum + v * b.embedding[i], 0);
+console.log("embeddings", vectors.length, vectors[0].embedding.length, dot(vectors[0], vectors[1]) > 0.5, dot(vectors[0], vectors[2]) < 0.3);
+
+const thought = (await chat.create({ ...ask("[[think]]"), reasoning_effort: "low" })).choices[0].message;
+console.log("reasoning", thought.reasoning_content.length > 9, /built-in/.test(thought.content));
