@@ -35,3 +35,23 @@ func TestDocumentedCodes(t *testing.T) {
 		t.Errorf("docs/clients.md tells of %s, which is no code", code)
 	}
 }
+
+// docs/http.md lists every field of a request.
+func TestDocumentedFields(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/http.md")
+	check.OK(t, err)
+	_, table, _ := strings.Cut(string(page), "\n## Requests\n")
+	table, _, _ = strings.Cut(table, "\n**Messages**")
+	shown := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(table, -1) {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			name = strings.Trim(name, "`")
+			check.That(t, chatFields[name] != nil, "docs/http.md tells of %s, which is no field", name)
+			shown[name] = true
+		}
+	}
+	for _, name := range chatNames {
+		check.That(t, shown[name], "docs/http.md does not tell of %s", name)
+	}
+}

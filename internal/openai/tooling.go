@@ -9,21 +9,22 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/strictjson"
 )
 
-// What a request may say of tools, at most.
+// What may be said of tools at most, by callers and by the owner.
 const (
-	maxTools       = 128
-	maxToolsBytes  = 128 << 10 // of all of them together
-	maxDescription = 8 << 10   // bytes
-	maxParameters  = 32 << 10  // bytes of one schema, without white space
-	maxSchemas     = 10        // that stand within each other
-	maxCalls       = 128       // of one message
-	maxCallID      = 128       // bytes
+	MaxTools       = 128
+	MaxToolsBytes  = 128 << 10 // of all of them together
+	MaxDescription = 8 << 10   // bytes
+	MaxParameters  = 32 << 10  // bytes of one schema, without white space
+	// MaxLevels bounds objects and lists within each other in a schema. That is 10 levels of
+	// schemas: one within another takes two, its own and that of "properties" or "anyOf";
+	// the outermost takes one, and a list such as "enum" in the innermost another.
+	MaxLevels = 2*10 + 2
 )
 
-// maxLevels bounds objects and lists within each other: a schema within a schema takes two,
-// its own and that of "properties" or "anyOf". The outermost takes one, and a list such as
-// "enum" in the innermost another.
-const maxLevels = 2*maxSchemas + 2
+const (
+	maxCalls  = 128 // of tools, in one message
+	maxCallID = 128 // bytes
+)
 
 func readTools(f field) ([]Tool, *Error) {
 	raws, err := strictjson.List(f.raw)
@@ -32,8 +33,8 @@ func readTools(f field) ([]Tool, *Error) {
 		return nil, f.invalid("must be a list of tools")
 	case len(raws) == 0:
 		return nil, nil
-	case len(raws) > maxTools:
-		return nil, f.invalid("may have at most %d entries", maxTools)
+	case len(raws) > MaxTools:
+		return nil, f.invalid("may have at most %d entries", MaxTools)
 	}
 	list := make([]Tool, len(raws))
 	total := 0
@@ -51,8 +52,8 @@ func readTools(f field) ([]Tool, *Error) {
 		names[t.Name], list[i] = true, t
 		total += len(t.Name) + len(t.Description) + len(t.Parameters)
 	}
-	if total > maxToolsBytes {
-		return nil, f.invalid("has more than %d bytes of names, descriptions and parameters", maxToolsBytes)
+	if total > MaxToolsBytes {
+		return nil, f.invalid("has more than %d bytes of names, descriptions and parameters", MaxToolsBytes)
 	}
 	return list, nil
 }
@@ -100,7 +101,7 @@ func readFunction(f field) (t Tool, err *Error) {
 		case "name":
 			t.Name, err = readToolName(member)
 		case "description":
-			t.Description, err = member.text(maxDescription)
+			t.Description, err = member.text(MaxDescription)
 		case "parameters":
 			t.Parameters, err = readParameters(member)
 		case "strict":
@@ -142,12 +143,12 @@ func readParameters(f field) (json.RawMessage, *Error) {
 	if err := f.unique(); err != nil {
 		return nil, err
 	}
-	if strictjson.Depth(f.raw) > maxLevels {
-		return nil, f.invalid("has more than %d objects and lists within each other, which is %d levels of schemas", maxLevels, maxSchemas)
+	if strictjson.Depth(f.raw) > MaxLevels {
+		return nil, f.invalid("has more than %d objects and lists within each other", MaxLevels)
 	}
 	var schema bytes.Buffer
-	if json.Compact(&schema, f.raw) != nil || schema.Len() > maxParameters {
-		return nil, f.invalid("is longer than %d bytes", maxParameters)
+	if json.Compact(&schema, f.raw) != nil || schema.Len() > MaxParameters {
+		return nil, f.invalid("is longer than %d bytes", MaxParameters)
 	}
 	return schema.Bytes(), nil
 }

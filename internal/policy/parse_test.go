@@ -387,7 +387,7 @@ var mistakes = []struct {
 	{"parameters with nothing in them", toAsk, toAsk + "    tools: [{name: a, parameters: {type: , enum: [null]}}]\n", "26 features.ask.tools[0].parameters.type", "has no value"},
 	{"parameters with an alias", toAsk, toAsk + "    tools: [{name: a, parameters: {a: &a {}, b: *a}}]\n", "26 features.ask.tools[0].parameters.a | 26 features.ask.tools[0].parameters.b", "aliases"},
 	{"parameters that are no object", toAsk, toAsk + "    tools: [{name: a, parameters: {type: [object, array]}}]\n", "26 features.ask.tools[0].parameters", "of type object"},
-	{"parameters that are too deep", toAsk, toAsk + "    tools: [{name: a, parameters: " + strings.Repeat("{a: ", 10) + "{}" + strings.Repeat("}", 10) + "}]\n", "26 features.ask.tools[0].parameters", "at most 10 levels"},
+	{"parameters that are too deep", toAsk, toAsk + "    tools: [{name: a, parameters: " + strings.Repeat("{a: ", 22) + "{}" + strings.Repeat("}", 22) + "}]\n", "26 features.ask.tools[0].parameters", "at most 22"},
 	{"parameters that are too long", toAsk, toAsk + "    tools: [{name: a, parameters: {a: " + strings.Repeat("a", 32<<10) + "}}]\n", "26 features.ask.tools[0].parameters | 38 tiers.anonymous.max_input_tokens", "at most 32768 bytes of JSON"},
 	{"tools that are too long together", toAsk, toAsk + "    tools: [" + tools(5, strings.Repeat("a", 30<<10)) + "]\n    tiers: [user]\n", "26 features.ask.tools | 54 tiers.user.max_input_tokens", "131072 bytes of JSON in all"},
 	{"max_images where there are none", toAsk, toAsk + "    max_images: 2\n", "26 features.ask.max_images", "where allow has no images"},

@@ -3,17 +3,8 @@ package policy
 import (
 	"encoding/json"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/tokenfuse/tokenfuse/internal/openai"
-)
-
-// Bounds of the owner's tools: they go with every call, and are counted with each.
-const (
-	maxDescription = 8 << 10   // bytes
-	maxParameters  = 32 << 10  // bytes of JSON, of one tool
-	maxAllTools    = 128 << 10 // bytes of JSON
-	maxToolDepth   = 10        // of parameters, which are the first level themselves
+	"github.com/tokenfuse/tokenfuse/internal/strictjson"
 )
 
 const toolName = `^[a-zA-Z0-9_-]{1,64}$`
@@ -31,8 +22,8 @@ func readTools(v value) []openai.Tool {
 		size += len(openai.Encode(tool))
 		tools = append(tools, tool)
 	}
-	if size > maxAllTools {
-		v.report("must be at most %d bytes of JSON in all", maxAllTools)
+	if size > openai.MaxToolsBytes {
+		v.report("must be at most %d bytes of JSON in all", openai.MaxToolsBytes)
 	}
 	return tools
 }
@@ -46,9 +37,9 @@ func readTool(v value) openai.Tool {
 	if t.Name != "" && !validHeader(t.Name) {
 		name.report("must have 1 to 64 characters of a-z, A-Z, 0-9, _ and -")
 	}
-	description.shape.set("maxLength", maxDescription)
-	if len(t.Description) > maxDescription {
-		description.report("must be at most %d bytes", maxDescription)
+	description.shape.set("maxLength", openai.MaxDescription)
+	if len(t.Description) > openai.MaxDescription {
+		description.report("must be at most %d bytes", openai.MaxDescription)
 	}
 	const what = "a JSON Schema, written as a mapping: of type object, with a property for each argument"
 	if parameters.shape != nil {
@@ -57,12 +48,12 @@ func readTool(v value) openai.Tool {
 	if parameters.isMapping(what) {
 		t.Parameters = parameters.json(what, fieldsOfSchema)
 		switch {
-		case len(t.Parameters) > maxParameters:
-			parameters.report("must be at most %d bytes of JSON", maxParameters)
+		case len(t.Parameters) > openai.MaxParameters:
+			parameters.report("must be at most %d bytes of JSON", openai.MaxParameters)
 		case !ofObject(t.Parameters):
 			parameters.report("must be of type object")
-		case depth(parameters.node) > maxToolDepth:
-			parameters.report("must be at most %d levels deep", maxToolDepth)
+		case strictjson.Depth(t.Parameters) > openai.MaxLevels:
+			parameters.report("must have at most %d mappings and lists within each other", openai.MaxLevels)
 		}
 	}
 	if strict := o.get("strict"); strict.given() {
@@ -78,16 +69,4 @@ func ofObject(schema json.RawMessage) bool {
 		Type json.RawMessage `json:"type"`
 	}
 	return schema == nil || json.Unmarshal(schema, &s) == nil && (s.Type == nil || string(s.Type) == `"object"`)
-}
-
-// depth is how many lists and mappings stand within each other.
-func depth(n *yaml.Node) int {
-	deepest := 0
-	for _, below := range n.Content {
-		deepest = max(deepest, depth(below))
-	}
-	if n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode {
-		deepest++
-	}
-	return deepest
 }
