@@ -8,18 +8,28 @@ func (m Model) Tools(tools []openai.Tool, choice openai.ToolChoice) int64 {
 	if len(tools) == 0 {
 		return 0
 	}
-	t := m.Tokenizer
-	n := 1024
-	for _, tool := range tools {
-		n += 64 + 2*(t.Count(tool.Name)+t.Count(tool.Description)+t.Count(string(tool.Parameters)))
+	f, inTypeScript := m.family()
+	n := int64(f.tools + f.perTool*len(tools))
+	if inTypeScript {
+		w := typescript{tokenizer: m.Tokenizer, harmony: f == &modern}
+		n += w.tools(tools)
+	} else {
+		for _, t := range tools {
+			n += m.asJSON(t)
+		}
 	}
-	return int64(n) + m.Choice(choice)
+	return n + m.Choice(choice)
 }
 
-// Choice gives the tokens that a choice among tools adds to them, at most.
+// Choice gives the tokens that a choice among tools adds to them, at most. OpenAI's models
+// are told in 1 token that they may not call any, and in 4 and its name which they must.
 func (m Model) Choice(choice openai.ToolChoice) int64 {
-	if choice == (openai.ToolChoice{}) {
+	f, _ := m.family()
+	switch {
+	case choice.Name != "":
+		return int64(f.named + m.Tokenizer.Count(choice.Name))
+	case choice.Mode == "" || choice.Mode == "auto":
 		return 0
 	}
-	return int64(16 + 2*m.Tokenizer.Count(choice.Name))
+	return int64(f.word)
 }
