@@ -163,7 +163,9 @@ func answerTo(t *testing.T, body string) *Answer {
 // A response has every member that official clients insist on, and repeats its request.
 func TestResponse(t *testing.T) {
 	t.Parallel()
-	a := answerTo(t, with(`"instructions":"Be brief.","metadata":{"a":"b"},"temperature":0.5,"store":true,"text":{"format":{"type":"json_object"}}`))
+	a := answerTo(t, with(`"instructions":"Be brief.","metadata":{"a":"b"},"temperature":0.5,"store":true,"text":{"format":{"type":"json_object"}},
+		"parallel_tool_calls":false,"tool_choice":{"type":"function","name":"f"},"reasoning":{"effort":"low"},
+		"tools":[{"type":"function","name":"f","description":"d","parameters":{"type":"object"},"strict":true},{"type":"function","name":"g"}]`))
 	a.Add(content("Hi"))
 	a.End(Last{FinishReason: "length", Usage: price.Usage{Input: 20, CachedInput: 4, CacheWrite: 2, Output: 7, Reasoning: 3}, Notice: "None."})
 	var got any
@@ -173,8 +175,9 @@ func TestResponse(t *testing.T) {
 		"error":null,"incomplete_details":{"reason":"max_output_tokens"},"instructions":"Be brief.","max_output_tokens":400,"max_tool_calls":null,
 		"metadata":{"a":"b"},"model":"open","output":[{"id":"msg_x_0","type":"message","status":"incomplete","role":"assistant",
 			"content":[{"type":"output_text","annotations":[],"logprobs":[],"text":"Hi"}]}],
-		"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"service_tier":"default","store":false,
-		"temperature":0.5,"text":{"format":{"type":"json_object"},"verbosity":"medium"},"tool_choice":"auto","tools":[],"top_logprobs":0,"top_p":null,
+		"parallel_tool_calls":false,"previous_response_id":null,"reasoning":{"effort":"low","summary":null},"service_tier":"default","store":false,
+		"temperature":0.5,"text":{"format":{"type":"json_object"},"verbosity":"medium"},"tool_choice":{"type":"function","name":"f"},
+		"tools":[{"type":"function","name":"f","description":"d","parameters":{"type":"object"},"strict":true},{"type":"function","name":"g","parameters":null,"strict":false}],"top_logprobs":0,"top_p":null,
 		"truncation":"disabled","usage":{"input_tokens":20,"input_tokens_details":{"cached_tokens":4,"cache_write_tokens":2},"output_tokens":7,
 			"output_tokens_details":{"reasoning_tokens":3},"total_tokens":27},"user":null,"notice":"None."}`), &want))
 	check.Diff(t, cmp.Diff(want, got), "response")

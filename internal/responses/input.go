@@ -26,36 +26,35 @@ type turn struct {
 
 // say adds a text, a JSON string.
 func (t *turn) say(text json.RawMessage) {
-	t.parts = append(t.parts, encode(map[string]json.RawMessage{"type": json.RawMessage(`"text"`), "text": text}))
+	t.parts = append(t.parts, object(is("type", word("text")), is("text", text)))
 	t.origin.parts = append(t.origin.parts, t.origin.path)
 }
 
 // message is the turn as a message of a chat completion.
 func (t *turn) message() json.RawMessage {
-	m := map[string]any{"role": t.role}
+	m := []member{is("role", word(t.role))}
 	if t.parts != nil {
-		m["content"] = t.parts
+		m = append(m, is("content", list(t.parts)))
 	}
 	if t.calls != nil {
-		m["tool_calls"] = t.calls
+		m = append(m, is("tool_calls", list(t.calls)))
 	}
 	if t.callID != nil {
-		m["tool_call_id"] = t.callID
+		m = append(m, is("tool_call_id", t.callID))
 	}
-	return encode(m)
+	return object(m...)
 }
 
 // input reads a text, or a list of items.
-func (r *reader) input(m strictjson.Member) *openai.Error {
-	var text string
-	if json.Unmarshal(m.Value, &text) == nil {
+func (r *reader) input(m member) *openai.Error {
+	if _, ok := strictjson.String(m.Value); ok {
 		t := turn{role: "user", origin: origin{path: m.Name, plain: true}}
 		t.say(m.Value)
 		r.turns = append(r.turns, t)
 		return nil
 	}
-	var items []json.RawMessage
-	if json.Unmarshal(m.Value, &items) != nil {
+	items, notList := strictjson.List(m.Value)
+	if notList != nil {
 		return openai.Errorf(openai.InvalidValue, m.Name, "input must be a string or a list of items.")
 	}
 	before := len(r.turns)
@@ -87,8 +86,8 @@ func (i item) kind() (string, *openai.Error) {
 	if raw == nil {
 		return "", nil
 	}
-	var kind string
-	if json.Unmarshal(raw, &kind) != nil {
+	kind, ok := strictjson.String(raw)
+	if !ok {
 		return "", openai.Errorf(openai.InvalidValue, i.path+".type", "%s.type must be a string.", i.path)
 	}
 	return kind, nil
@@ -98,11 +97,10 @@ func (i item) kind() (string, *openai.Error) {
 func (i item) text(name string) (json.RawMessage, *openai.Error) {
 	path := i.path + "." + name
 	raw := i.members.Get(name)
-	var s string
 	switch {
 	case raw == nil:
 		return nil, openai.Errorf(openai.InvalidValue, path, "%s is missing.", path)
-	case json.Unmarshal(raw, &s) != nil:
+	case raw[0] != '"':
 		return nil, openai.Errorf(openai.InvalidValue, path, "%s must be a string.", path)
 	}
 	return raw, nil
@@ -153,8 +151,7 @@ func (r *reader) message(i item) *openai.Error {
 	if err != nil {
 		return err
 	}
-	var role string
-	_ = json.Unmarshal(raw, &role) // text has seen to it
+	role, _ := strictjson.String(raw) // text has seen to it
 	if !slices.Contains([]string{"user", "assistant", "system", "developer"}, role) {
 		return openai.Errorf(openai.InvalidValue, i.path+".role", "%s.role must be user, assistant, system or developer.", i.path)
 	}
@@ -203,9 +200,8 @@ func (r *reader) call(i item) *openai.Error {
 		r.turns = append(r.turns, turn{role: "assistant", origin: origin{path: i.path}})
 		t = r.last("assistant")
 	}
-	t.calls = append(t.calls, encode(map[string]any{
-		"id": id, "type": "function", "function": map[string]json.RawMessage{"name": name, "arguments": arguments},
-	}))
+	function := object(is("name", name), is("arguments", arguments))
+	t.calls = append(t.calls, object(is("id", id), is("type", word("function")), is("function", function)))
 	t.origin.calls = append(t.origin.calls, i.path)
 	return nil
 }
@@ -228,7 +224,7 @@ func (r *reader) result(i item) *openai.Error {
 		return err
 	}
 	if len(t.parts) == 0 { // a function may have nothing to say
-		t.say(json.RawMessage(`""`))
+		t.say(word(""))
 	}
 	r.turns = append(r.turns, t)
 	return nil
@@ -245,13 +241,12 @@ var partsOf = map[string][]string{
 
 // content reads a text, or a list of parts of some types.
 func (t *turn) content(path string, raw json.RawMessage, types []string) *openai.Error {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
+	if raw[0] == '"' {
 		t.say(raw)
 		return nil
 	}
-	var raws []json.RawMessage
-	if json.Unmarshal(raw, &raws) != nil {
+	raws, notList := strictjson.List(raw)
+	if notList != nil {
 		return openai.Errorf(openai.InvalidValue, path, "%s must be a string or a list of parts.", path)
 	}
 	t.parts = []json.RawMessage{}
@@ -295,15 +290,14 @@ func (t *turn) part(i item, types []string) *openai.Error {
 	if err != nil {
 		return err
 	}
-	part := map[string]any{"type": name, name: value}
 	if kind == "input_image" {
-		image := map[string]json.RawMessage{"url": value}
+		image := []member{is("url", value)}
 		if detail := i.members.Get("detail"); detail != nil {
-			image["detail"] = detail
+			image = append(image, is("detail", detail))
 		}
-		part[name] = image
+		value = object(image...)
 	}
-	t.parts = append(t.parts, encode(part))
+	t.parts = append(t.parts, object(is("type", word(name)), is(name, value)))
 	t.origin.parts = append(t.origin.parts, i.path)
 	return nil
 }

@@ -57,16 +57,16 @@ func Parse(body []byte) (*Request, *openai.Error) {
 // reader respells a request.
 type reader struct {
 	req   *Request
-	chat  []strictjson.Member // of the request for a chat completion, but its messages
-	turns []turn              // they become its messages
+	chat  []member // of the request for a chat completion, but its messages
+	turns []turn   // they become its messages
 }
 
 func (r *reader) say(name string, value json.RawMessage) {
-	r.chat = append(r.chat, strictjson.Member{Name: name, Value: value})
+	r.chat = append(r.chat, member{Name: name, Value: value})
 }
 
 // fields are the accepted fields and their readers. None gets a null.
-var fields = map[string]func(*reader, strictjson.Member) *openai.Error{
+var fields = map[string]func(*reader, member) *openai.Error{
 	"input":        (*reader).input,
 	"instructions": (*reader).instructions,
 
@@ -117,21 +117,21 @@ var fields = map[string]func(*reader, strictjson.Member) *openai.Error{
 var names = slices.Collect(maps.Keys(fields))
 
 // as respells a field whose value is the same in a chat completion.
-func as(name string) func(*reader, strictjson.Member) *openai.Error {
-	return func(r *reader, m strictjson.Member) *openai.Error {
+func as(name string) func(*reader, member) *openai.Error {
+	return func(r *reader, m member) *openai.Error {
 		r.say(name, m.Value)
 		return nil
 	}
 }
 
 // neutral accepts only values that ask for nothing.
-func neutral(values ...string) func(*reader, strictjson.Member) *openai.Error {
-	return func(r *reader, m strictjson.Member) *openai.Error {
+func neutral(values ...string) func(*reader, member) *openai.Error {
+	return func(r *reader, m member) *openai.Error {
 		return oneOf(values...)(r, option{m.Name, m.Value})
 	}
 }
 
-func stateless(_ *reader, m strictjson.Member) *openai.Error {
+func stateless(_ *reader, m member) *openai.Error {
 	return openai.Errorf(openai.UnsupportedParameter, m.Name,
 		"%s is not supported: nothing is stored here. Send the whole conversation as input.", m.Name)
 }
@@ -143,8 +143,8 @@ type option struct {
 }
 
 // options reads an object of options.
-func options(known map[string]func(*reader, option) *openai.Error) func(*reader, strictjson.Member) *openai.Error {
-	return func(r *reader, m strictjson.Member) *openai.Error {
+func options(known map[string]func(*reader, option) *openai.Error) func(*reader, member) *openai.Error {
+	return func(r *reader, m member) *openai.Error {
 		members, err := openai.ObjectAt(m.Value, m.Name)
 		if err != nil {
 			return err
@@ -174,12 +174,12 @@ func oneOf(values ...string) func(*reader, option) *openai.Error {
 	}
 }
 
-func (r *reader) instructions(m strictjson.Member) *openai.Error {
-	var text string
-	if json.Unmarshal(m.Value, &text) != nil {
+func (r *reader) instructions(m member) *openai.Error {
+	text, ok := strictjson.String(m.Value)
+	switch {
+	case !ok:
 		return openai.Errorf(openai.InvalidValue, m.Name, "instructions must be a string.")
-	}
-	if text == "" { // as good as none
+	case text == "": // as good as none
 		return nil
 	}
 	r.req.instructions = m.Value
@@ -189,15 +189,15 @@ func (r *reader) instructions(m strictjson.Member) *openai.Error {
 	return nil
 }
 
-func (r *reader) metadata(m strictjson.Member) *openai.Error {
+func (r *reader) metadata(m member) *openai.Error {
 	pairs, err := openai.ObjectAt(m.Value, m.Name)
 	if err != nil {
 		return err
 	}
 	fits := len(pairs) <= maxPairs
 	for _, p := range pairs {
-		var value string
-		fits = fits && len(p.Name) <= maxKey && json.Unmarshal(p.Value, &value) == nil && len(value) <= maxValue
+		value, ok := strictjson.String(p.Value)
+		fits = fits && ok && len(p.Name) <= maxKey && len(value) <= maxValue
 	}
 	if !fits {
 		return openai.Errorf(openai.InvalidValue, m.Name, "metadata may have at most %d strings, with names of at most %d bytes and values of at most %d.", maxPairs, maxKey, maxValue)
@@ -214,10 +214,10 @@ func (r *reader) format(o option) *openai.Error {
 		return err
 	}
 	kind := members.Get("type")
-	format := object(members)
+	format := object(members...)
 	if string(kind) == `"json_schema"` {
-		members = slices.DeleteFunc(members, func(m strictjson.Member) bool { return m.Name == "type" })
-		format = encode(map[string]json.RawMessage{"type": kind, "json_schema": object(members)})
+		members = slices.DeleteFunc(members, func(m member) bool { return m.Name == "type" })
+		format = object(is("type", kind), is("json_schema", object(members...)))
 	}
 	r.req.format = o.raw
 	r.say("response_format", format)
@@ -225,26 +225,24 @@ func (r *reader) format(o option) *openai.Error {
 }
 
 // tools respells tools.
-func (r *reader) tools(m strictjson.Member) *openai.Error {
-	var raws []json.RawMessage
-	if json.Unmarshal(m.Value, &raws) != nil {
+func (r *reader) tools(m member) *openai.Error {
+	tools, err := strictjson.List(m.Value)
+	if err != nil {
 		r.say(m.Name, m.Value) // where it is refused
 		return nil
 	}
-	list := make([]json.RawMessage, len(raws))
-	for i, raw := range raws {
-		tool, err := function(index(m.Name, i), raw)
-		if err != nil {
+	for i, raw := range tools {
+		var err *openai.Error
+		if tools[i], err = function(index(m.Name, i), raw); err != nil {
 			return err
 		}
-		list[i] = tool
 	}
-	r.say(m.Name, encode(list))
+	r.say(m.Name, list(tools))
 	return nil
 }
 
 // toolChoice respells the choice of a tool that is named.
-func (r *reader) toolChoice(m strictjson.Member) *openai.Error {
+func (r *reader) toolChoice(m member) *openai.Error {
 	if m.Value[0] != '{' {
 		r.say(m.Name, m.Value)
 		return nil
@@ -267,9 +265,9 @@ func function(path string, raw json.RawMessage) (json.RawMessage, *openai.Error)
 		return nil, openai.Errorf(openai.InvalidValue, path+".type", "%s.type is missing.", path)
 	case `"function"`:
 	default:
-		return encode(map[string]json.RawMessage{"type": kind}), nil
+		return object(is("type", kind)), nil
 	}
-	var own []strictjson.Member
+	var own []member
 	for _, m := range members {
 		switch m.Name {
 		case "type":
@@ -281,7 +279,7 @@ func function(path string, raw json.RawMessage) (json.RawMessage, *openai.Error)
 			own = append(own, m)
 		}
 	}
-	return encode(map[string]json.RawMessage{"type": kind, "function": object(own)}), nil
+	return object(is("type", kind), is("function", object(own...))), nil
 }
 
 // chatBody is the request for a chat completion.
@@ -291,34 +289,39 @@ func (r *reader) chatBody() []byte {
 	for i, t := range r.turns {
 		messages[i], r.req.origins[i] = t.message(), t.origin
 	}
-	r.say("messages", encode(messages))
-	return object(r.chat)
+	r.say("messages", list(messages))
+	return object(r.chat...)
 }
 
-// object writes an object with members in their order.
-func object(members []strictjson.Member) json.RawMessage {
-	var b bytes.Buffer
-	b.WriteByte('{')
+// member is a member of an object that is written, its value valid JSON.
+type member = strictjson.Member
+
+func is(name string, value json.RawMessage) member { return member{Name: name, Value: value} }
+
+// object writes an object with members in their order. Values stand as they were written, so
+// that what is measured is what was sent, and images are not read again.
+func object(members ...member) json.RawMessage {
+	b := []byte{'{'}
 	for i, m := range members {
 		if i > 0 {
-			b.WriteByte(',')
+			b = append(b, ',')
 		}
-		b.Write(encode(m.Name))
-		b.WriteByte(':')
-		b.Write(m.Value)
+		b = append(append(b, openai.Encode(m.Name)...), ':')
+		b = append(b, m.Value...)
 	}
-	b.WriteByte('}')
-	return b.Bytes()
+	return append(b, '}')
 }
 
-// encode makes JSON in which <, > and & stand as they are: what is respelled must not grow,
-// or it would not be measured as it was sent.
-func encode(v any) json.RawMessage {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic(err) // our own types, and JSON that was read
+func list(values []json.RawMessage) json.RawMessage {
+	b := []byte{'['}
+	for i, v := range values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, v...)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+	return append(b, ']')
 }
+
+// word writes a plain word as JSON.
+func word(s string) json.RawMessage { return json.RawMessage(`"` + s + `"`) }

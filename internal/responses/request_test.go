@@ -25,11 +25,15 @@ func items(list ...string) string {
 }
 
 const (
-	user      = `{"role":"user","content":"Hi"}`
-	call      = `{"type":"function_call","id":"fc_1","call_id":"call_a","name":"f","arguments":"{}","status":"completed"}`
-	secondOne = `{"type":"function_call","call_id":"call_b","name":"g","arguments":"{\"a\":1}","parsed_arguments":{"a":1}}`
-	result    = `{"type":"function_call_output","call_id":"call_a","output":"1"}`
-	another   = `{"type":"function_call_output","call_id":"call_b","output":[{"type":"input_text","text":"2"},{"type":"input_text","text":"3"}]}`
+	user       = `{"role":"user","content":"Hi"}`
+	call       = `{"type":"function_call","id":"fc_1","call_id":"call_a","name":"f","arguments":"{}","status":"completed"}`
+	secondOne  = `{"type":"function_call","call_id":"call_b","name":"g","arguments":"{\"a\":1}","parsed_arguments":{"a":1}}`
+	result     = `{"type":"function_call_output","call_id":"call_a","output":"1"}`
+	chatCall   = `{"id":"call_a","type":"function","function":{"name":"f","arguments":"{}"}}`
+	chatSecond = `{"id":"call_b","type":"function","function":{"name":"g","arguments":"{\"a\":1}"}}`
+	// pixel is a picture of one.
+	pixel   = "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs="
+	another = `{"type":"function_call_output","call_id":"call_b","output":[{"type":"input_text","text":"2"},{"type":"input_text","text":"3"}]}`
 )
 
 func parts(list ...string) string {
@@ -63,6 +67,24 @@ func TestRespelled(t *testing.T) {
 			{"type":"output_text","text":"Hello","annotations":[],"logprobs":[],"parsed":null},{"type":"refusal","refusal":" no"}]}`,
 			`{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Hm"}],"encrypted_content":null}`, `{"role":"user","content":"More"}`),
 			chat(hi+`,{"role":"assistant","content":"Hello no"},{"role":"user","content":"More"}`, "")},
+		// Calls stand within the message of the assistant's that they follow.
+		{items(user, `{"role":"assistant","content":"Let me see."}`, `{"type":"reasoning","summary":[]}`, call, secondOne, another, result, `{"role":"assistant","content":"Done."}`),
+			chat(hi+`,{"role":"assistant","content":"Let me see.","tool_calls":[`+chatCall+`,`+chatSecond+`]},
+				{"role":"tool","tool_call_id":"call_b","content":"23"},{"role":"tool","tool_call_id":"call_a","content":"1"},{"role":"assistant","content":"Done."}`, "")},
+		{items(user, call, result, secondOne, another),
+			chat(hi+`,{"role":"assistant","tool_calls":[`+chatCall+`]},{"role":"tool","tool_call_id":"call_a","content":"1"},
+				{"role":"assistant","tool_calls":[`+chatSecond+`]},{"role":"tool","tool_call_id":"call_b","content":"23"}`, "")},
+		{items(user, call, `{"role":"assistant","content":"I am calling."}`, `{"type":"function_call_output","call_id":"call_a","output":[]}`),
+			chat(hi+`,{"role":"assistant","content":"I am calling.","tool_calls":[`+chatCall+`]},{"role":"tool","tool_call_id":"call_a","content":""}`, "")},
+		{with(`"parallel_tool_calls":false,"tool_choice":"required","tools":[{"type":"function","name":"f","description":"<d>","strict":true,"parameters":{"type":"object","properties":{"b":{},"a":{}}}},
+			{"type":"function","name":"g","parameters":null,"strict":null,"defer_loading":false,"allowed_callers":["direct"]}]`),
+			chat(hi, `,"parallel_tool_calls":false,"tool_choice":"required","tools":[{"type":"function","function":{"name":"f","description":"<d>","strict":true,"parameters":{"type":"object","properties":{"b":{},"a":{}}}}},
+			{"type":"function","function":{"name":"g"}}]`)},
+		{with(`"tools":[{"type":"function","name":"f"}],"tool_choice":{"name":"f","type":"function"}`),
+			chat(hi, `,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"f"}}`)},
+		{parts(`{"type":"input_text","text":"What is this?"}`, `{"type":"input_image","detail":"low","image_url":"`+pixel+`"}`, `{"type":"input_image","image_url":"https://a.example/a.png","file_id":null}`),
+			chat(`{"role":"user","content":[{"type":"text","text":"What is this?"},{"type":"image_url","image_url":{"url":"`+pixel+`","detail":"low"}},{"type":"image_url","image_url":{"url":"https://a.example/a.png"}}]}`, "")},
+		{with(`"reasoning":{"effort":"low","summary":"auto"}`), chat(hi, `,"reasoning_effort":"low"`)},
 		{items(user, `{"role":"assistant","content":[]}`, user), chat(hi+`,{"role":"assistant","content":""},`+hi, "")},
 	} {
 		want, apiErr := openai.ParseChat([]byte(tt.chat))
@@ -139,6 +161,32 @@ func TestBadRequests(t *testing.T) {
 		{items(user, call, `{"type":"function_call_output","output":"1"}`), openai.InvalidValue, "input[2].call_id"},
 		{with(`"tools":[{"name":"f"}]`), openai.InvalidValue, "tools[0].type"},
 		{with(`"tools":["f"]`), openai.InvalidValue, "tools[0]"},
+		{with(`"tools":{}`), openai.InvalidValue, "tools"},
+		{with(`"tools":[{"type":"function"}]`), openai.InvalidValue, "tools[0].name"},
+		{with(`"tools":[{"type":"function","name":"a b"}]`), openai.InvalidValue, "tools[0].name"},
+		{with(`"tools":[{"type":"function","name":"f"},{"type":"function","name":"f"}]`), openai.InvalidValue, "tools[1].name"},
+		{with(`"tools":[{"type":"function","name":"f","parameters":[]}]`), openai.InvalidValue, "tools[0].parameters"},
+		{with(`"tools":[{"type":"function","name":"f","strict":1}]`), openai.InvalidValue, "tools[0].strict"},
+		{with(`"tools":[{"type":"function","name":"f","name":"g"}]`), openai.InvalidJSON, "tools[0].name"},
+		{with(`"tools":[{"type":"function","name":"f","parameters":{"a":{"b":1,"b":2}}}]`), openai.InvalidJSON, "tools[0].parameters"},
+		{with(`"tools":[{"type":"function","name":"f"}],"tool_choice":"any"`), openai.InvalidValue, "tool_choice"},
+		{with(`"tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function"}`), openai.InvalidValue, "tool_choice.name"},
+		{with(`"tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"g"}`), openai.InvalidValue, "tool_choice.name"},
+		{with(`"parallel_tool_calls":1`), openai.InvalidValue, "parallel_tool_calls"},
+		{with(`"reasoning":{"effort":"hard"}`), openai.InvalidValue, "reasoning.effort"},
+		{parts(`{"type":"input_image","image_url":{"url":"https://a.example/a.png"}}`), openai.InvalidValue, "input[0].content[0].image_url"},
+		{parts(`{"type":"input_image"}`), openai.InvalidValue, "input[0].content[0].image_url"},
+		{parts(`{"type":"input_text","text":"a"}`, `{"type":"input_image","image_url":"ftp://a.example/a.png"}`), openai.InvalidValue, "input[0].content[1].image_url"},
+		{parts(`{"type":"input_image","image_url":"data:image/png;base64,AAAA"}`), openai.InvalidValue, "input[0].content[0].image_url"},
+		{parts(`{"type":"input_image","image_url":"https://a.example/a.png","detail":"original"}`), openai.InvalidValue, "input[0].content[0].detail"},
+		{items(user, call), openai.InvalidValue, "input[1]"},
+		{items(user, call, user), openai.InvalidValue, "input[1]"},
+		{items(user, call, secondOne, result, user), openai.InvalidValue, "input[1]"},
+		{items(user, result), openai.InvalidValue, "input[1].call_id"},
+		{items(user, call, result, result), openai.InvalidValue, "input[3].call_id"},
+		{items(user, call, call, result), openai.InvalidValue, "input[2].call_id"},
+		{items(user, `{"type":"function_call","call_id":"`+long+`","name":"f","arguments":"{}"}`), openai.InvalidValue, "input[1].call_id"},
+		{items(user, `{"type":"function_call","call_id":"a","name":"f g","arguments":"{}"}`), openai.InvalidValue, "input[1].name"},
 
 		{with(`"messages":[]`), openai.UnsupportedParameter, "messages"},
 		{with(`"Stream":true`), openai.UnsupportedParameter, "Stream"},
@@ -175,6 +223,13 @@ func TestBadRequests(t *testing.T) {
 		{items(user, `{"type":"web_search_call","id":"ws_1","status":"completed"}`), openai.UnsupportedParameter, "input[1].type"},
 		{items(user, `{"type":"custom_tool_call","call_id":"a","name":"f","input":"x"}`), openai.UnsupportedParameter, "input[1].type"},
 		{items(user, `{"type":"function_call","call_id":"a","name":"f","arguments":"{}","namespace":"n"}`), openai.UnsupportedParameter, "input[1].namespace"},
+		{with(`"tools":[{"type":"web_search"}]`), openai.UnsupportedParameter, "tools[0].type"},
+		{with(`"tools":[{"type":"function","name":"f"},{"type":"code_interpreter","container":{"type":"auto"}}]`), openai.UnsupportedParameter, "tools[1].type"},
+		{with(`"tools":[{"type":"custom","name":"f"}]`), openai.UnsupportedParameter, "tools[0].type"},
+		{with(`"tools":[{"type":"function","function":{"name":"f"}}]`), openai.UnsupportedParameter, "tools[0].function"},
+		{with(`"tools":[{"type":"function","name":"f","output_schema":{}}]`), openai.UnsupportedParameter, "tools[0].output_schema"},
+		{with(`"tool_choice":{"type":"web_search_preview"}`), openai.UnsupportedParameter, "tool_choice.type"},
+		{with(`"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"}]}`), openai.UnsupportedParameter, "tool_choice.type"},
 		{with(`"tools":[{"type":"function","name":"f","defer_loading":true}]`), openai.UnsupportedParameter, "tools[0].defer_loading"},
 	} {
 		req, apiErr := Parse([]byte(tt.body))
@@ -193,6 +248,8 @@ func TestRefusalsInWords(t *testing.T) {
 	for body, want := range map[string]string{
 		items(user, `{"type":"item_reference","id":"msg_1"}`): "input[1]: nothing is stored here, so items cannot be referred to. Set store to false in your client, so that it sends them whole.",
 		with(`"previous_response_id":"resp_1"`):               "previous_response_id is not supported: nothing is stored here. Send the whole conversation as input.",
+		with(`"tools":[{"type":"web_search"}]`):               "tools[0].type: web_search costs by itself and is not supported: only function is.",
+		items(user, call, secondOne, result):                  `input[1]: the call "call_b" has no result. Items of the type function_call_output must follow at once, one for each call.`,
 		items(user, `{"type":"mcp_call","id":"mcp_1"}`):       "input[1].type: mcp_call is not supported: only message, function_call, function_call_output and reasoning are.",
 		parts(`{"type":"input_file","file_id":"f"}`):          "input[0].content[0].type: input_file is not supported here: only input_text, input_image.",
 	} {

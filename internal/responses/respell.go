@@ -32,7 +32,10 @@ func (r *Request) Respell(err *openai.Error) *openai.Error {
 }
 
 // Spell names what a text says of a chat request as the caller wrote it.
-func (r *Request) Spell(text string) string { return inChat.ReplaceAllStringFunc(text, r.path) }
+func (r *Request) Spell(text string) string {
+	text = inChat.ReplaceAllStringFunc(text, r.path)
+	return strings.Replace(text, "Messages of the role tool", "Items of the type function_call_output", 1)
+}
 
 // inChat finds the paths of a chat request that have another name here.
 var (
