@@ -154,6 +154,24 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	says := func(role, text string) openai.Message { return openai.Message{Role: role, Content: text} }
+	hi := []openai.Message{says("user", "Hi")}
+	called := append(slices.Clone(hi), openai.Message{Role: "assistant", ToolCalls: openai.ToolCalls{{ID: "1", Name: "f", Arguments: "{}"}}},
+		openai.Message{Role: "tool", ToolCallID: "1", Content: "2"})
+	tools := func(names ...string) (t openai.Tooling) {
+		for _, name := range names {
+			t.Tools = append(t.Tools, tool(name))
+		}
+		return t
+	}
+	choose := func(mode, name string, t openai.Tooling) openai.Tooling {
+		t.ToolChoice = openai.ToolChoice{Mode: mode, Name: name}
+		return t
+	}
+	show := func(images ...openai.Image) []openai.Message {
+		return append(slices.Clone(hi), openai.Message{Role: "user", Content: "What is this?", Images: images})
+	}
+	image := openai.Image{Part: 1, URL: "data:image/png;base64,AAAA", Type: "image/png", Width: 10, Height: 10}
+	link := openai.Image{URL: "https://example.com/a.png"}
 	for _, tt := range []struct {
 		caller  Caller
 		feature string
@@ -169,11 +187,35 @@ func TestRefusals(t *testing.T) {
 		{user, "open", Prompt{Messages: []openai.Message{says("user", "Hi")}, Format: 6_000}, Refusal{Kind: TooManyTokens, Requested: 6_000 + 64 + 8, Most: 6_000}},
 		{visitor, "open", Prompt{Messages: []openai.Message{says("user", "Hi")}, Format: 2_000}, Refusal{Kind: TooManyTokens, Requested: 2_000 + 64 + 3, Most: 2_000}},
 		{visitor, "open", Prompt{Messages: []openai.Message{says("user", "Hi")}, Format: 1_930}, Refusal{Kind: NothingFits}},
+		// Tools, where there are none, of callers who may send none, and where they are the owner's.
+		{user, "open", Prompt{Messages: hi, Tooling: tools("f")}, Refusal{Kind: ToolsNotTaken, Field: "tools"}},
+		{user, "open", Prompt{Messages: hi, Tooling: choose("required", "", tools())}, Refusal{Kind: ToolsNotTaken, Field: "tool_choice"}},
+		{user, "open", Prompt{Messages: hi, Tooling: choose("", "f", tools())}, Refusal{Kind: ToolsNotTaken, Field: "tool_choice"}},
+		{user, "open", Prompt{Messages: called}, Refusal{Kind: ToolsNotTaken, Field: "messages[1].tool_calls"}},
+		{user, "open", Prompt{Messages: called[2:]}, Refusal{Kind: ToolsNotTaken, Field: "messages[0].role"}},
+		{visitor, "tools", Prompt{Messages: hi, Tooling: tools("f")}, Refusal{Kind: ToolsClosed, Field: "tools"}},
+		{visitor, "tools", Prompt{Messages: called}, Refusal{Kind: ToolsClosed, Field: "messages[1].tool_calls"}},
+		{visitor, "tools", Prompt{Messages: hi, Tooling: choose("required", "", tools())}, Refusal{Kind: ToolsClosed, Field: "tool_choice"}},
+		{visitor, "desk", Prompt{Messages: hi, Tooling: tools("look_up")}, Refusal{Kind: ToolsFixed}},
+		{user, "desk", Prompt{Messages: hi, Tooling: tools("f")}, Refusal{Kind: ToolsFixed}},
+		{user, "tools", Prompt{Messages: hi, Tooling: tools("a", "b", "c")}, Refusal{Kind: TooManyTools, Requested: 3, Most: 2}},
+		{user, "tools", Prompt{Messages: hi, Tooling: choose("", "c", tools("a", "b"))}, Refusal{Kind: ToolNotOffered}},
+		{user, "tools", Prompt{Messages: hi, Tooling: choose("required", "", tools())}, Refusal{Kind: ToolNotOffered}},
+		{visitor, "desk", Prompt{Messages: hi, Tooling: choose("", "f", tools())}, Refusal{Kind: ToolNotOffered}},
+		// Images likewise, and their addresses.
+		{user, "open", Prompt{Messages: show(image)}, Refusal{Kind: ImagesNotTaken, Field: "messages[1].content[1].type"}},
+		{user, "open", Prompt{Messages: show(link)}, Refusal{Kind: ImagesNotTaken, Field: "messages[1].content[0].type"}},
+		{visitor, "links", Prompt{Messages: show(link)}, Refusal{Kind: ImagesClosed, Field: "messages[1].content[0].type"}},
+		{user, "eyes", Prompt{Messages: show(image, link)}, Refusal{Kind: ImageURLNotTaken, Field: "messages[1].content[0].image_url.url"}},
+		{user, "links", Prompt{Messages: show(link, image, image)}, Refusal{Kind: TooManyImages, Requested: 3, Most: 2}},
+		{user, "open", Prompt{Messages: hi, Effort: "low"}, Refusal{Kind: EffortNotTaken}},
+		{visitor, "open", Prompt{Messages: hi, Effort: "low"}, Refusal{Kind: EffortNotTaken}},
+		{user, "desk", Prompt{Messages: hi, Effort: "high"}, Refusal{Kind: EffortNotOffered, Offered: []string{"low", "medium"}}},
 	} {
 		seen[tt.want.Kind] = true
 		o, _ := g.Offer(tt.caller, tt.feature)
-		if c, r := o.Cap(tt.prompt); c != nil || r == nil || r.Kind != tt.want.Kind || r.Requested != tt.want.Requested || r.Most != tt.want.Most || r.Message != tt.want.Message {
-			t.Errorf("%.100v: %+v, want %+v", tt.prompt, r, tt.want)
+		if c, r := o.Cap(tt.prompt); c != nil || r == nil || r.Kind != tt.want.Kind || r.Requested != tt.want.Requested || r.Most != tt.want.Most || r.Message != tt.want.Message || r.Field != tt.want.Field || !slices.Equal(r.Offered, tt.want.Offered) {
+			t.Errorf("%s %.100v: %+v, want %+v", tt.feature, tt.prompt, r, tt.want)
 		}
 	}
 	for _, k := range Kinds {

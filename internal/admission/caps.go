@@ -9,7 +9,8 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 )
 
-// Prompt is what a caller asks of a feature, as far as its cost depends on it.
+// Prompt is what a caller asks of a feature, as far as its cost depends on it. Cap takes
+// its messages over, and may shorten them.
 type Prompt struct {
 	Messages       []openai.Message
 	MaxOutput      int64  // the output cap that was asked for, in tokens; 0: none was
@@ -25,16 +26,21 @@ type Call struct {
 	Offer          *Offer
 	Messages       []openai.Message // as they go upstream, the feature's system prompt first
 	openai.Tooling                  // as it goes upstream
+	Effort         string           // likewise
 	Inputs         []string         // of a call that embeds them
 	Input          int64            // tokens, system prompt and framing included: exact, or an upper bound
+	OfTools        int64            // of Input, what offering Tools costs
 	MaxOutput      int64            // tokens
-	Dropped        int              // characters that were cut off an anonymous caller's input
-	TooMuch        bool             // some of them because the input was too long, not of too many messages
+	Cut            Cut              // what did not fit; only of an anonymous caller
+	TooMuch        bool             // some of it because the input was too long, not of too many messages
 	Worst          Amount
 	// End is when the call ends at the latest, by the real clock. The settle has
 	// SettleMargin after it.
 	End time.Time
 }
+
+// Images is how many images go upstream.
+func (c *Call) Images() int { return amount(c.Messages).Images }
 
 // Cap holds a prompt against the caps. An anonymous caller's input is cut to fit;
 // anybody else's is refused if it does not.
@@ -50,15 +56,19 @@ func (o *Offer) Cap(p Prompt) (*Call, *Refusal) {
 	if p.Format > 0 && !feature.AllowResponseFormat {
 		return nil, &Refusal{Kind: FormatNotTaken}
 	}
-
 	c := &Call{Offer: o, Messages: p.Messages, MaxOutput: o.MaxOutput()}
 	if p.MaxOutput > 0 {
 		c.MaxOutput = min(c.MaxOutput, p.MaxOutput)
 	}
+	for _, take := range []func(*Call, Prompt, bool) *Refusal{o.takeTools, o.takeImages, o.takeEffort} {
+		if refusal := take(c, p, anonymous); refusal != nil {
+			return nil, refusal
+		}
+	}
 
 	// A schema is shown to the model in a form that we do not know: its bytes are
 	// an upper bound, with room for what introduces it.
-	base := o.baseInput
+	base := o.baseInput + c.OfTools
 	if p.Format > 0 {
 		base += int64(p.Format) + formatFraming
 	}
@@ -69,7 +79,7 @@ func (o *Offer) Cap(p Prompt) (*Call, *Refusal) {
 	chars := int64(0)
 	for _, m := range c.Messages {
 		c.Input += o.count(m)
-		chars += int64(utf8.RuneCountInString(m.Content))
+		chars += characters(m)
 	}
 	switch {
 	case tier.MaxInputChars > 0 && chars > tier.MaxInputChars:
@@ -89,55 +99,12 @@ func (o *Offer) Cap(p Prompt) (*Call, *Refusal) {
 // formatFraming is for what introduces a response format, in tokens.
 const formatFraming = 64
 
-// cut keeps the newest messages, as many as the tier allows and whole while they fit both
-// its characters and its tokens; the first that does not loses its end, and older ones go.
-func (c *Call) cut(base int64) {
-	o := c.Offer
-	chars := o.tier.MaxInputChars
-	if chars == 0 {
-		chars = 1 << 40 // no bound of its own: a body has fewer
+// characters are those of a message that count: of its text, and of the calls of tools in
+// it.
+func characters(m openai.Message) int64 {
+	n := utf8.RuneCountInString(m.Content)
+	for _, c := range m.ToolCalls {
+		n += utf8.RuneCountInString(c.Name) + utf8.RuneCountInString(c.Arguments)
 	}
-	budget := o.tier.MaxInputTokens - base
-	kept := len(c.Messages)
-	oldest := max(0, kept-int(o.tier.MaxMessages))
-	for kept > oldest {
-		m := &c.Messages[kept-1]
-		n := int64(utf8.RuneCountInString(m.Content))
-		tokens := int64(0)
-		if n <= chars { // counting what must be cut anyway would cost for nothing
-			tokens = o.count(*m)
-		}
-		if n > chars || tokens > budget {
-			c.TooMuch = true
-			head := o.head(firstRunes(m.Content, chars), budget)
-			if head != "" {
-				c.Dropped += int(n) - utf8.RuneCountInString(head)
-				m.Content = head
-				kept--
-			}
-			break
-		}
-		chars, budget = chars-n, budget-tokens
-		kept--
-	}
-	// What remains of a long conversation begins as one does: servers with a strict template
-	// refuse one that begins with an answer. Where its text is too long, all that fits is kept.
-	for tooMany := kept > 0 && !c.TooMuch; tooMany && kept < len(c.Messages)-1 && c.Messages[kept].Role == "assistant"; {
-		kept++
-	}
-	for _, m := range c.Messages[:kept] {
-		c.Dropped += utf8.RuneCountInString(m.Content)
-	}
-	c.Messages = c.Messages[kept:]
-}
-
-// firstRunes is the beginning of s, at most n code points long.
-func firstRunes(s string, n int64) string {
-	for i := range s {
-		if n == 0 {
-			return s[:i]
-		}
-		n--
-	}
-	return s
+	return int64(n)
 }

@@ -122,7 +122,7 @@ func checkCut(t *rapid.T, o *Offer, before []openai.Message) {
 	}
 	check.Must(t, c.Input == input && input <= o.tier.MaxInputTokens, "%d tokens, counted as %d, of at most %d", input, c.Input, o.tier.MaxInputTokens)
 	check.Must(t, o.tier.MaxInputChars <= 0 || chars <= o.tier.MaxInputChars, "%d characters of at most %d", chars, o.tier.MaxInputChars)
-	check.Must(t, int64(c.Dropped) == all-chars, "dropped %d, says %d", all-chars, c.Dropped)
+	check.Must(t, int64(c.Cut.Characters) == all-chars, "dropped %d, says %d", all-chars, c.Cut.Characters)
 	if most := o.tier.MaxMessages; int64(len(kept)) > most {
 		t.Fatalf("kept %d messages of at most %d", len(kept), most)
 	} else if oldest := before[len(before)-len(kept)]; int64(len(kept)) == most && reflect.DeepEqual(kept[0], oldest) {
@@ -132,7 +132,7 @@ func checkCut(t *rapid.T, o *Offer, before []openai.Message) {
 	from := before[len(before)-len(kept):]
 	check.Must(t, slices.EqualFunc(kept[1:], from[1:], same) && strings.HasPrefix(from[0].Content, kept[0].Content) && utf8.ValidString(kept[0].Content),
 		"kept %.200q of %.200q", kept, before)
-	if c.Dropped == 0 {
+	if c.Cut.Characters == 0 {
 		return
 	}
 	// As much as fits is kept: to the character where those are what binds. A cut

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/price"
@@ -19,8 +20,9 @@ type Meter struct {
 	ctx       context.Context // the request's, for the log alone
 	admission *Admission
 	tokenizer *tokens.Tokenizer
-	seen      *tokens.Running // the text of the answer so far, shown or not
+	seen      *tokens.Running // the text of the answer so far, shown or not, calls of tools included
 	kept      int             // bytes of it that are shown, where the output cap was ignored
+	arguments map[int]written // of the calls, by their index
 	thoughts  *tokens.Running // what the model has reasoned so far
 }
 
@@ -82,32 +84,60 @@ const mostThoughts = 1 << 20
 // otherwise than ours count them, and no honest answer may lose its end.
 func capMargin(maxOutput int64) int64 { return maxOutput/8 + 16 }
 
-// see adds the text of a part to what was seen. Where that shows that the provider
-// ignores the output cap, the answer ends, and the part keeps what is within the cap.
+// see adds what a part says to what was seen: text, and calls of tools. Where that shows
+// that the provider ignores the output cap, the answer ends, and the part keeps what is
+// within the cap.
 //
 // Only what is certainly too much counts: of a tokenizer that is not known, a token
-// is taken for as many bytes as any may have.
+// is taken for as many bytes as any may have, and of a tool's arguments only what a model
+// has had to write.
 func (m *Meter) see(p *provider.Part) {
-	if p.Content == "" && p.Refusal == "" {
+	if p.Content == "" && p.Refusal == "" && len(p.ToolCalls) == 0 {
 		return
 	}
 	most := m.admission.Call.MaxOutput
 	if m.seen == nil {
-		m.seen = m.tokenizer.Running()
+		m.seen, m.arguments = m.tokenizer.Running(), map[int]written{}
 	}
-	before := m.seen.Len()
+	before, arguments := m.seen.Len(), maps.Clone(m.arguments)
 	m.seen.Add(p.Content)
 	m.seen.Add(p.Refusal)
 	m.Text = m.Text || strings.TrimSpace(p.Content) != "" || strings.TrimSpace(p.Refusal) != ""
+	for _, c := range p.ToolCalls {
+		w := m.arguments[c.Index]
+		m.seen.Add(c.Name)
+		m.seen.Add(w.add(c.Arguments))
+		m.arguments[c.Index] = w
+		m.Text = m.Text || c.Name != "" || c.Arguments != "" // something to act on is something to show
+	}
 	if !m.seen.Exceeds(int(most + capMargin(most))) {
 		return
 	}
 	m.kept = max(before, len(m.tokenizer.CutAtLeast(m.seen.Text(), int(most))))
-	content := min(len(p.Content), m.kept-before)
-	p.Content, p.Refusal = p.Content[:content], p.Refusal[:m.kept-before-content]
+	keep(p, m.kept-before, arguments)
 	m.Overran, m.Finished, m.FinishReason = true, true, "length"
 	m.log().Error("the provider ignores the output cap: the answer is ended and its worst case charged",
 		"max_output_tokens", most, "seen_tokens_at_least", m.seen.AtLeast())
+}
+
+// keep leaves of a part the beginning that comes to n bytes of what was seen: a call loses
+// the end of its arguments, or is left out with all that follow if it loses of its name.
+func keep(p *provider.Part, n int, arguments map[int]written) {
+	for _, text := range []*string{&p.Content, &p.Refusal} {
+		*text = (*text)[:min(len(*text), n)]
+		n -= len(*text)
+	}
+	for i := range p.ToolCalls {
+		c := &p.ToolCalls[i]
+		if n -= len(c.Name); n <= 0 {
+			p.ToolCalls = p.ToolCalls[:i]
+			return
+		}
+		w := arguments[c.Index]
+		c.Arguments = w.fits(c.Arguments, n)
+		added := w.add(c.Arguments)
+		n, arguments[c.Index] = n-len(added), w
+	}
 }
 
 // Count counts what was seen of the answer, when it has ended. Reasoning was made, too,

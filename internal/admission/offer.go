@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"github.com/tokenfuse/tokenfuse/internal/count"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
@@ -20,6 +21,7 @@ type Offer struct {
 
 	tier      *policy.Tier
 	baseInput int64 // tokens of the system prompt and of the framing of any request
+	ownTools  int64 // tokens of the feature's own tools
 }
 
 // Candidate is a model that may answer.
@@ -44,34 +46,78 @@ func newOffer(f *policy.Feature, t *policy.Tier, k limits.Kind) (*Offer, error) 
 // MaxOutput is the largest output cap that a call can have, in tokens.
 func (o *Offer) MaxOutput() int64 { return min(o.Feature.MaxOutputTokens, o.tier.MaxOutputTokens) }
 
+// setBaseInput counts what every call costs, and what the feature's own tools do, once.
 func (o *Offer) setBaseInput() {
 	for _, c := range o.Candidates {
 		base := int64(c.Tokenizer.PerReply())
 		if s := o.Feature.System; s != "" {
-			base += c.count(s)
+			base += c.count(openai.Message{Role: "system", Content: s})
 		}
 		o.baseInput = max(o.baseInput, base)
+		o.ownTools = max(o.ownTools, c.countTools(openai.Tooling{Tools: o.Feature.Tools}))
 	}
 }
 
-// count is what a message costs of the input, framing included.
+// count is what a message costs of the input, framing and images included.
 func (o *Offer) count(m openai.Message) (most int64) {
 	for _, c := range o.Candidates {
-		most = max(most, c.count(m.Content))
+		most = max(most, c.count(m))
 	}
 	return most
 }
 
-func (c Candidate) count(content string) int64 {
-	return int64(c.Tokenizer.PerMessage() + c.Tokenizer.Count(content))
+func (o *Offer) countAll(messages []openai.Message) (sum int64) {
+	for _, m := range messages {
+		sum += o.count(m)
+	}
+	return sum
 }
 
-// head is the beginning of content that costs at most budget tokens as a message.
-func (o *Offer) head(content string, budget int64) string {
+// countTools is what offering tools costs, with the choice among them. Those of the
+// feature itself are not counted again.
+func (o *Offer) countTools(t openai.Tooling, own bool) (most int64) {
 	for _, c := range o.Candidates {
-		content = c.Tokenizer.Cut(content, int(budget-int64(c.Tokenizer.PerMessage())))
+		if own {
+			most = max(most, o.ownTools+c.counts().Choice(t.ToolChoice))
+		} else {
+			most = max(most, c.countTools(t))
+		}
 	}
-	return content
+	return most
+}
+
+func (c Candidate) counts() count.Model {
+	return count.Model{Tokenizer: c.Tokenizer, Kind: c.Model.Provider.Kind, ID: c.Model.ID}
+}
+
+func (c Candidate) count(m openai.Message) int64 {
+	n := c.counts().Message(m)
+	for _, i := range m.Images {
+		if c.Model.Images != nil { // without, the call is not made, or not by this model
+			n += c.Model.Images.Of(i)
+		}
+	}
+	return n
+}
+
+func (c Candidate) countTools(t openai.Tooling) int64 {
+	return c.counts().Tools(t.Tools, t.ToolChoice)
+}
+
+// head is the beginning of m's content with which m costs at most budget tokens.
+func (o *Offer) head(m openai.Message, budget int64) string {
+	for _, c := range o.Candidates {
+		bare := m
+		bare.Content = ""
+		room := budget - c.count(bare)
+		m.Content = c.Tokenizer.Cut(m.Content, int(room))
+		// What stands between images counts by itself, and may count more than in one.
+		for over := c.count(m) - budget; m.Content != "" && over > 0; over = c.count(m) - budget {
+			room -= over
+			m.Content = c.Tokenizer.Cut(m.Content, int(room))
+		}
+	}
+	return m.Content
 }
 
 // Amount is a use of tokens, money and results.

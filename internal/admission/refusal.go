@@ -26,6 +26,20 @@ const (
 	TooManyTokens   Kind = "too many tokens"   // Requested tokens of input, of at most Most
 	NothingFits     Kind = "nothing fits"      // of an input that is cut to fit, nothing remains
 
+	// The caps of what is more than text; Field is at fault where one is named.
+
+	ToolsNotTaken    Kind = "tools not taken"     // Field belongs to tools, and the feature has none
+	ToolsClosed      Kind = "tools closed"        // likewise, and it takes none of callers of this tier
+	ToolsFixed       Kind = "tools fixed"         // the caller sends tools, and the feature has its own
+	TooManyTools     Kind = "too many tools"      // Requested, of at most Most
+	ToolNotOffered   Kind = "tool not offered"    // a choice that asks for a tool that the model is not shown
+	ImagesNotTaken   Kind = "images not taken"    // Field is an image, and the feature takes none
+	ImagesClosed     Kind = "images closed"       // likewise, of callers of this tier
+	ImageURLNotTaken Kind = "image URL not taken" // Field is the address of an image, and the feature takes only images themselves
+	TooManyImages    Kind = "too many images"     // Requested, of at most Most
+	EffortNotTaken   Kind = "effort not taken"    // of reasoning, and callers cannot choose it
+	EffortNotOffered Kind = "effort not offered"  // but one of Offered could be chosen
+
 	// Fuse, pools and limits. What was taken has been given back.
 
 	Blocked        Kind = "blocked"         // the caller is, Until a time
@@ -41,6 +55,7 @@ const (
 
 // Kinds are all of them, for whoever must have an answer to each.
 var Kinds = []Kind{NoSuchFeature, FeatureClosed, TooManyMessages, SystemMessage, FormatNotTaken, TooLong, TooManyTokens, NothingFits,
+	ToolsNotTaken, ToolsClosed, ToolsFixed, TooManyTools, ToolNotOffered, ImagesNotTaken, ImagesClosed, ImageURLNotTaken, TooManyImages, EffortNotTaken, EffortNotOffered,
 	Blocked, SwitchedOff, ChallengeDue, PassUsedUp, OverLimit, TooManyOpen, CeilingReached, StoreDown, CallerLeft}
 
 // Refusal says why a call is not made, in figures. Which of them are set is up to the
@@ -60,8 +75,12 @@ type Refusal struct {
 	Affordable int64
 	// Most is the bound that Requested exceeds, where that is no limit but a cap.
 	Most int64
-	// Message is the index of the message at fault.
+	// Message is the index of the message at fault, and Field the field, as the API of chat
+	// completions calls it.
 	Message int
+	Field   string
+	// Offered are the values of which one could have been chosen.
+	Offered []string
 	// Left are the caller's limits when they denied, in the order of Offer.Limits.
 	Left []limits.Seen
 }

@@ -2,8 +2,10 @@ package admission
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,19 +32,23 @@ const testYAML = `
 providers:
   main: {kind: openai, base_url: "https://api.openai.com/v1", api_key: {env: TEST_SECRET}}
 models:
-  small: {provider: main, id: test-model, tokenizer: o200k_base, context: 1000000, price_per_mtok: {input: "0.40", cached_input: "0.10", output: "1.60"}}
-  big:   {provider: main, id: big-model, tokenizer: upper_bound, context: 1000000, price_per_mtok: {input: "1.60", output: "6.40"}}
+  small: {provider: main, id: test-model, tokenizer: o200k_base, context: 1000000, image_tokens: {low: 85, high: 1000}, price_per_mtok: {input: "0.40", cached_input: "0.10", output: "1.60"}}
+  big:   {provider: main, id: big-model, tokenizer: upper_bound, context: 1000000, image_tokens: {low: 100, high: 900}, price_per_mtok: {input: "1.60", output: "6.40"}}
 features:
   docqa: {model: small, fallback: big, system: "You answer questions.", max_output_tokens: 800}
   open:  {model: small, max_output_tokens: 800, allow: [system, response_format]}
   cv:    {model: small, system: "You write CVs.", max_output_tokens: 2000, tiers: [user], quota: {capacity: 1, per: 24h}}
   long:  {model: small, max_output_tokens: 2000, tiers: [user]}
+  tools: {model: small, fallback: big, max_output_tokens: 800, allow: [tools]}
+  desk:  {model: small, fallback: big, max_output_tokens: 800, reasoning_effort: [low, medium], tools: [TOOL(look_up), TOOL(book)]}
+  eyes:  {model: small, fallback: big, max_output_tokens: 800, allow: [images], max_images: 2}
+  links: {model: small, fallback: big, max_output_tokens: 800, allow: [image_urls], max_images: 2}
 tiers:
   anonymous: {max_input_chars: 2000, max_input_tokens: 2000, max_messages: 16, max_output_tokens: 400, max_in_flight: 4,
               limits: {tokens: {capacity: 5000, per: 1h}, requests: {capacity: 20, per: 1m}}, challenge_at: 0.8, pool: anonymous,
               network: {tokens: {capacity: 20000, per: 1h}, requests: {capacity: 100, per: 1m}, max_in_flight: 32},
               passes: {capacity: 30, per: 1h, ttl: 30m, calls: 2}}
-  user:      {max_input_tokens: 6000, max_input_chars: 9000, max_messages: 4, max_output_tokens: 4000, max_in_flight: 1,
+  user:      {max_input_tokens: 6000, max_input_chars: 9000, max_messages: 4, max_output_tokens: 4000, max_in_flight: 1, max_tools: 2,
               limits: {tokens: {capacity: 50000, per: 1h}, requests: {capacity: 2, per: 1m}, spend: {usd: "0.05", per: 24h}}}
 pools: {anonymous: {usd: "0.20", per: 1h}, all: {usd: "1.00", per: 1h}}
 auth: {issuer: "http://127.0.0.1:1", audience: "test", jwks_url: "http://127.0.0.1:1/keys"}
@@ -50,11 +56,17 @@ challenge: {kind: altcha, secret: {env: TEST_SECRET}}
 fingerprint: {secret: {env: TEST_SECRET}}
 `
 
+var toolYAML = regexp.MustCompile(`TOOL\((\w+)\)`)
+
 func testPolicy(t testing.TB, edit ...string) *policy.Policy {
 	t.Helper()
-	p, err := policy.Parse([]byte(strings.NewReplacer(edit...).Replace(testYAML)))
+	p, err := policy.Parse([]byte(strings.NewReplacer(edit...).Replace(toolYAML.ReplaceAllString(testYAML, `{name: $1, description: "Does $1.", parameters: {type: object, properties: {what: {type: string}}}}`))))
 	check.OK(t, err)
 	return p
+}
+
+func tool(name string) openai.Tool {
+	return openai.Tool{Name: name, Description: "Does " + name + ".", Parameters: json.RawMessage(`{"type":"object","properties":{"what":{"type":"string"}}}`)}
 }
 
 // offerOf is a feature as it is open to a kind of callers.

@@ -91,15 +91,24 @@ func (a *Admission) doubt(ctx context.Context, t Tally, b Bill) {
 		a.c.Log(ctx).With("feature", a.Call.Offer.Feature.Name, "model", t.Model.Name).Log(ctx, level, msg, attrs...)
 	}
 	worst := a.Call.Worst
+	// How far off the count of the input was, where it was too low: tools and images are
+	// shown to models in forms that only their makers know.
+	var off []any
+	if t.Usage != nil && t.Usage.Input > t.Input {
+		off = []any{"reported_input_tokens", t.Usage.Input, "counted_input_tokens", t.Input,
+			"tools", len(a.Call.Tools), "counted_tools_tokens", a.Call.OfTools, "images", a.Call.Images()}
+	}
 	switch {
 	case t.Usage == nil && t.Ending == Completed && !t.Overran:
 		log(slog.LevelError, "the provider reported no usage that can be true: the worst case is charged")
 	case t.Usage != nil && (t.Usage.Total() > worst.Tokens || b.Cost > worst.Money):
 		log(slog.LevelWarn, "the provider reported more than was reserved: it is charged as debt",
-			"reported_tokens", t.Usage.Total(), "reserved_tokens", worst.Tokens, "usd", b.Cost.String(), "reserved_usd", worst.Money.String())
+			append(off, "reported_tokens", t.Usage.Total(), "reserved_tokens", worst.Tokens, "usd", b.Cost.String(), "reserved_usd", worst.Money.String())...)
 	case t.Usage != nil && t.Made > t.Usage.Output:
 		log(slog.LevelWarn, "the provider reported less output than it sent: what was seen is charged",
 			"reported_tokens", t.Usage.Output, "seen_tokens", t.Made)
+	case off != nil && len(a.Call.Tools)+a.Call.Images() > 0:
+		log(slog.LevelWarn, "the provider reported more input than was counted: it is charged", off...)
 	}
 }
 

@@ -2,11 +2,16 @@ package admission
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/pkg/bucket"
@@ -117,4 +122,80 @@ func TestMeter(t *testing.T) {
 	check.That(t, m.Usage == nil && m.Finished, "a report above the model's context is believed: %+v", m.Tally)
 	m.Take(&provider.Part{Usage: &price.Usage{Input: 999_999, Output: 1}})
 	check.That(t, m.Usage != nil, "a report of all that the context holds is not believed")
+}
+
+// Calls of tools are part of the answer: they are something to show, count, and end at the
+// output cap, which leaves of a part what is within it.
+func TestMeterOfCalls(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	a := g.mustAdmit(g.user("ann"), "long", 100)
+	candidate := a.Call.Offer.Candidates[0]
+	type calls = []openai.ToolCall
+	word := func(index, n int) openai.ToolCall {
+		return openai.ToolCall{Index: index, Arguments: strings.Repeat(" a", n)}
+	} // within a string: a token each
+	open := func(index int) openai.ToolCall {
+		return openai.ToolCall{Index: index, ID: "1", Name: "f", Arguments: `{"q":"`}
+	}
+	first := int64(candidate.Tokenizer.Count(`f{"q":"`)) // one less after " a": " af" is a token
+	for name, tt := range map[string]struct {
+		parts   []provider.Part
+		made    int64
+		overran bool
+		last    provider.Part // what is left of the last
+	}{
+		"a call":                {[]provider.Part{{ToolCalls: calls{{ID: "1", Name: "f"}}}}, 1, false, provider.Part{ToolCalls: calls{{ID: "1", Name: "f"}}}},
+		"arguments":             {[]provider.Part{{ToolCalls: calls{open(0)}}, {ToolCalls: calls{word(0, 90)}}}, first + 90, false, provider.Part{ToolCalls: calls{word(0, 90)}}},
+		"arguments in two":      {[]provider.Part{{ToolCalls: calls{open(0)}}, {ToolCalls: calls{open(1)}}, {ToolCalls: calls{word(1, 60), word(0, 60)}}}, 2*first + 120, false, provider.Part{ToolCalls: calls{word(1, 60), word(0, 60)}}},
+		"beyond the cap":        {[]provider.Part{{ToolCalls: calls{open(0)}}, {ToolCalls: calls{word(0, 300)}}}, first + 300, true, provider.Part{ToolCalls: calls{word(0, 100-int(first))}}},
+		"text, then a call":     {[]provider.Part{{Content: strings.Repeat(" a", 90), ToolCalls: calls{open(0), word(0, 300)}}}, 90 + first - 1 + 300, true, provider.Part{Content: strings.Repeat(" a", 90), ToolCalls: calls{open(0), word(0, 11-int(first))}}},
+		"a call that is beyond": {[]provider.Part{{Content: strings.Repeat(" a", 300), ToolCalls: calls{open(0)}}}, 300 + first - 1, true, provider.Part{Content: strings.Repeat(" a", 100), ToolCalls: calls{}}},
+		// What a server wrote anew, with blanks and escapes, is not longer than what a model
+		// had to write: 66 characters of a token each.
+		"written anew": {[]provider.Part{{ToolCalls: calls{open(0)}}, {ToolCalls: calls{{Arguments: strings.Repeat(`\u4e2d\u56fd`, 33) + "\"" + strings.Repeat(" ", 400) + "}"}}}}, first + 33 + 1, false,
+			provider.Part{ToolCalls: calls{{Arguments: strings.Repeat(`\u4e2d\u56fd`, 33) + "\"" + strings.Repeat(" ", 400) + "}"}}}},
+	} {
+		m := a.Meter(t.Context(), candidate)
+		var last provider.Part
+		for _, last = range tt.parts {
+			last.ToolCalls = slices.Clone(last.ToolCalls)
+			m.Take(&last)
+		}
+		m.Count()
+		check.That(t, m.Text && m.Made == tt.made && m.Overran == tt.overran && m.Finished == tt.overran && (m.FinishReason == "length") == tt.overran, "%s: %+v, want %d tokens", name, m.Tally, tt.made)
+		check.That(t, tt.overran || m.Output == m.Made, "%s: held to %d of %d tokens", name, m.Output, m.Made)
+		check.That(t, !tt.overran || m.Output <= 100 && m.Output >= 95, "%s: held to %d tokens of the cap of 100", name, m.Output)
+		check.Diff(t, cmp.Diff(tt.last, last), "%s: of the last part is left", name)
+	}
+	m := a.Meter(t.Context(), candidate)
+	m.Take(&provider.Part{ToolCalls: calls{{ID: "1"}}})
+	check.That(t, !m.Text, "a call that has neither a name nor arguments is something to show")
+}
+
+// What a model at least wrote is the same however its server writes it, and however that is
+// cut in pieces.
+func TestWritten(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"a": 1, "b": [true, "x y"]}`:                 `{"a":1,"b":[true,"x y"]}`,
+		"{\n  \"a\":\t\"\\n\\\"  \\\\\"\r\n}":          `{"a":"\n\"  \\"}`,
+		`{"a":"\u4e2d\ud83d\ude00\u003c\uD83D\u0041"}`: "{\"a\":\"中😀<\ufffd\"}",
+		`"\uzzzz" "\ud83d"`:                            "\"\ufffd\"\"\"",
+		`not JSON "at all`:                             `notJSON"at all`,
+		`{"a":"中"}`:                                    `{"a":"中"}`,
+	} {
+		for size := 1; size <= len(in); size++ {
+			var w written
+			got := ""
+			for piece := range slices.Chunk([]byte(in), size) {
+				before, whole := w, string(piece)
+				added := w.add(whole)
+				got += added
+				short := before
+				check.That(t, len(added) == 0 || len(short.add(before.fits(whole, len(added)-1))) < len(added), "%q: more than fits", in)
+			}
+			check.Equal(t, got, want, "%q, %d bytes at a time", in, size)
+		}
+	}
 }

@@ -23,7 +23,7 @@ func TestSoftShare(t *testing.T) {
 		"never all":            {func(_ *rig, c *Caller, _ *Call) { c.Jitter = 1.25 }, 0.999},
 		"looks like a script":  {func(_ *rig, c *Caller, _ *Call) { c.Scripted = true }, at / 2},
 		"too long an input":    {func(_ *rig, _ *Caller, c *Call) { c.TooMuch = true }, at / 2},
-		"a long conversation":  {func(_ *rig, _ *Caller, c *Call) { c.Dropped = 500 }, at},
+		"a long conversation":  {func(_ *rig, _ *Caller, c *Call) { c.Cut.Characters = 500 }, at},
 		"as long as it may be": {func(_ *rig, _ *Caller, c *Call) { c.Input = 2_000 }, at / 2},
 		"a busy network": {func(g *rig, c *Caller, _ *Call) {
 			for _, client := range []string{"CLIENTBB", "CLIENTCC", "CLIENTDD"} {

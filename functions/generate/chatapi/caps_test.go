@@ -94,6 +94,13 @@ func TestAnonymousInputIsCut(t *testing.T) {
 				want = strconv.Itoa(tc.dropped)
 			}
 			check.Equal(t, a.header.Get("X-Input-Truncated"), want, "x-input-truncated")
+			if want != "" {
+				want = "characters=" + want
+				if gone := len(tc.texts) - len(tc.want); gone > 0 {
+					want = fmt.Sprintf("messages=%d, %s", gone, want)
+				}
+			}
+			check.Equal(t, a.header.Get("X-Input-Cut"), want, "x-input-cut")
 		})
 	}
 }

@@ -62,15 +62,13 @@ func (h *Handler) prepare(r *http.Request, e *entry, id identity, req *openai.Ch
 	if apiErr := fits(body, mostFor(offer.Feature, id.Tier)); apiErr != nil {
 		return nil, apiErr
 	}
-	if apiErr := notYet(req); apiErr != nil {
-		return nil, apiErr
-	}
-	call, refusal := offer.Cap(admission.Prompt{Messages: req.Messages, MaxOutput: req.MaxOutput(), Format: len(req.ResponseFormat)})
+	call, refusal := offer.Cap(admission.Prompt{Messages: req.Messages, MaxOutput: req.MaxOutput(), Format: len(req.ResponseFormat),
+		Tooling: req.Tooling, Effort: req.ReasoningEffort})
 	if refusal != nil {
 		return nil, h.refused(r, refusal, id, req.Model)
 	}
 	model := offer.Candidates[0].Model
-	req.Messages = call.Messages // as they go upstream
+	req.Messages, req.Tooling, req.ReasoningEffort = call.Messages, call.Tooling, call.Effort // as they go upstream
 	switch name := model.Provider.Kind.Unsupported(req); name {
 	case "":
 	case "messages":
@@ -108,7 +106,7 @@ func outgoing(req *openai.ChatRequest, call *admission.Call, m *policy.Model) pr
 		Stream:          m.Stream,
 		Sampling:        req.Sampling,
 		Tooling:         call.Tooling,
-		ReasoningEffort: req.ReasoningEffort,
+		ReasoningEffort: call.Effort,
 		ResponseFormat:  req.ResponseFormat,
 		Extra:           m.Extra,
 	}

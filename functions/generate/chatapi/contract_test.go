@@ -204,7 +204,7 @@ func TestHeadersOfSuccess(t *testing.T) {
 			"X-Ratelimit-Limit-Tokens": "50000", "X-Ratelimit-Remaining-Tokens": strconv.FormatInt(50_000-tokens, 10),
 			"X-Ratelimit-Reset-Tokens": (time.Duration(tokens) * 72 * time.Millisecond).String(), "X-Ratelimit-Limit-Requests": "60",
 			"X-Ratelimit-Remaining-Requests": "59", "X-Ratelimit-Reset-Requests": "1s",
-			"X-Max-Output-Tokens": "800", "X-Input-Truncated": "", "X-Should-Retry": "", "Retry-After": "",
+			"X-Max-Output-Tokens": "800", "X-Input-Truncated": "", "X-Input-Cut": "", "X-Should-Retry": "", "Retry-After": "",
 		} {
 			check.Equal(t, a.header.Get(name), want, "%s", name)
 		}

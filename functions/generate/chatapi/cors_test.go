@@ -37,7 +37,7 @@ func readable(t *testing.T, a answer, origin string) {
 	}
 	exposed := strings.Split(h.Get("Access-Control-Expose-Headers"), ", ")
 	for _, name := range []string{
-		"Retry-After", "RateLimit", "RateLimit-Policy", "x-request-id", "x-should-retry", "x-max-output-tokens", "x-input-truncated",
+		"Retry-After", "RateLimit", "RateLimit-Policy", "x-request-id", "x-should-retry", "x-max-output-tokens", "x-input-cut", "x-input-truncated",
 		"x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens",
 		"x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests",
 	} {

@@ -1,6 +1,7 @@
 package chatapi
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -17,7 +18,7 @@ import (
 // exposed names every header of ours that a page of another origin may read.
 var exposed = strings.Join([]string{
 	"Retry-After", "RateLimit", "RateLimit-Policy",
-	"x-request-id", "x-should-retry", "x-max-output-tokens", "x-input-truncated",
+	"x-request-id", "x-should-retry", "x-max-output-tokens", "x-input-cut", "x-input-truncated",
 	"x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens",
 	"x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests",
 }, ", ")
@@ -98,7 +99,27 @@ func policyHeader(list []limits.Limit) string {
 // callHeaders tell what the caps have done to the request.
 func callHeaders(h http.Header, c *admission.Call) {
 	h.Set("X-Max-Output-Tokens", strconv.FormatInt(c.MaxOutput, 10))
-	if c.Dropped > 0 {
-		h.Set("X-Input-Truncated", strconv.Itoa(c.Dropped))
+	if c.Cut.Characters > 0 {
+		h.Set("X-Input-Truncated", strconv.Itoa(c.Cut.Characters)) // older than X-Input-Cut, which says it, too
 	}
+	if cut := inputCut(c.Cut); cut != "" {
+		h.Set("X-Input-Cut", cut)
+	}
+}
+
+// inputCut lists what was cut, by kind: "messages=3, images=1"; "" if nothing was.
+func inputCut(c admission.Cut) string {
+	var list []string
+	for _, part := range []struct {
+		name string
+		n    int
+	}{{"messages", c.Messages}, {"characters", c.Characters}, {"images", c.Images}, {"tools", c.Tools}} {
+		if part.n > 0 {
+			list = append(list, part.name+"="+strconv.Itoa(part.n))
+		}
+	}
+	if c.Effort != nil {
+		list = append(list, "reasoning_effort="+cmp.Or(*c.Effort, "default"))
+	}
+	return strings.Join(list, ", ")
 }

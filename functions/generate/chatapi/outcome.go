@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tokenfuse/tokenfuse/internal/admission"
@@ -37,6 +38,29 @@ func (h *Handler) refused(r *http.Request, x *admission.Refusal, id identity, fe
 	case admission.NothingFits:
 		return openai.Errorf(openai.InputTooLong, "messages", "Nothing of the input fits.")
 
+	case admission.ToolsNotTaken:
+		return openai.NoTools(x.Field)
+	case admission.ToolsClosed:
+		return openai.Errorf(openai.UnsupportedParameter, x.Field, "%s takes no tools of %s callers: %s is not supported.", feature, id.Tier.Name, x.Field)
+	case admission.ToolsFixed:
+		return openai.Errorf(openai.UnsupportedParameter, "tools", "%s has its own tools, which cannot be changed: tools is not supported.", feature)
+	case admission.TooManyTools:
+		return openai.Errorf(openai.InputTooLong, "tools", "There are %d tools; at most %d are allowed.", x.Requested, x.Most)
+	case admission.ToolNotOffered:
+		return openai.Errorf(openai.InvalidValue, "tool_choice", "tool_choice asks for a tool that the model is not offered.")
+	case admission.ImagesNotTaken:
+		return openai.Errorf(openai.UnsupportedParameter, x.Field, "%s takes no images: %s is supported only as text.", feature, x.Field)
+	case admission.ImagesClosed:
+		return openai.Errorf(openai.UnsupportedParameter, x.Field, "%s takes no images of %s callers: %s is supported only as text.", feature, id.Tier.Name, x.Field)
+	case admission.ImageURLNotTaken:
+		return openai.Errorf(openai.UnsupportedValue, x.Field, "%s must be a data URL: %s takes no addresses of images.", x.Field, feature)
+	case admission.TooManyImages:
+		return openai.Errorf(openai.InputTooLong, "messages", "There are %d images; at most %d are allowed.", x.Requested, x.Most)
+	case admission.EffortNotTaken:
+		return openai.Errorf(openai.UnsupportedParameter, "reasoning_effort", "reasoning_effort is not supported by %s.", feature)
+	case admission.EffortNotOffered:
+		return openai.Errorf(openai.UnsupportedValue, "reasoning_effort", "reasoning_effort must be %s.", oneOf(x.Offered))
+
 	case admission.Blocked:
 		e := openai.Errorf(openai.IdentityBlocked, "", "You are blocked until %s.", x.Until.UTC().Format("2 January 2006 15:04:05 UTC"))
 		e.BlockedUntil = x.Until
@@ -59,6 +83,18 @@ func (h *Handler) refused(r *http.Request, x *admission.Refusal, id identity, fe
 		return openai.Errorf(openai.CallerLeft, "", "The answer was not taken in time. Nothing was taken from your quota.")
 	}
 	panic("no answer to a refusal: " + string(x.Kind))
+}
+
+// oneOf lists words of which one is right.
+func oneOf(words []string) string {
+	if len(words) == 0 {
+		return "left out"
+	}
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // noSuchModel answers who names a model that is no feature.
