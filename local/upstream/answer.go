@@ -11,13 +11,14 @@ import (
 // markers is what the last user message asks for beside an answer.
 type markers struct {
 	fail                            string // "" or what follows fail:
-	long, billed, think             bool
+	long, billed, think, aloud      bool
 	cached, reasoning, over, report int      // tokens; 0, but of reasoning -1: not asked for
 	tools                           []string // names of tools to be called
 	calls                           int      // how many tools are to be called; 0: not asked for
+	rounds                          int      // how often; 0: once
 }
 
-var markerPattern = regexp.MustCompile(`\[\[(?:fail:([45]\d\d|timeout|stall|cut|error|nofinish|nousage|empty)|(long|billed|think)|(cached|reasoning|over|usage|tools):(\d{1,9})|tool:([a-zA-Z0-9_-]{1,64}))\]\]`)
+var markerPattern = regexp.MustCompile(`\[\[(?:fail:([45]\d\d|timeout|stall|cut|error|nofinish|nousage|empty)|(long|billed|think|aloud)|(cached|reasoning|over|usage|tools|rounds):(\d{1,9})|tool:([a-zA-Z0-9_-]{1,64}))\]\]`)
 
 // readMarkers finds the markers in text. Of several of one kind the last counts, but
 // every tool that is named.
@@ -36,6 +37,8 @@ func readMarkers(text string) markers {
 			m.billed = true
 		case "think":
 			m.think = true
+		case "aloud":
+			m.aloud = true
 		case "cached":
 			m.cached = n
 		case "reasoning":
@@ -46,6 +49,8 @@ func readMarkers(text string) markers {
 			m.report = n
 		case "tools":
 			m.calls = min(n, maxTools)
+		case "rounds":
+			m.rounds = n
 		}
 	}
 	return m
@@ -95,8 +100,9 @@ const (
 	shortText = "This is the built-in upstream, which stands in for a model provider. No model was asked and no money was spent. " +
 		"Your request came with these numbers: messages %d, input tokens %d, output tokens at most %d. " +
 		"%sSet the key of the provider to get real answers."
-	longText = " It goes on, since a long answer was asked for, and only the limit of the output can end it."
-	thought  = " First the question is read once more, and then an answer is made."
+	longText  = " It goes on, since a long answer was asked for, and only the limit of the output can end it."
+	aloudText = "A tool can tell that."
+	thought   = " First the question is read once more, and then an answer is made."
 )
 
 var splitPattern = regexp.MustCompile(`[ -]?[A-Za-z]+|[0-9]{1,3}|[,.:]| `)
@@ -118,7 +124,7 @@ func (u *Upstream) compose(req *request, prompt int, m markers, id string) answe
 	room := most - a.reasoning
 	switch called := req.called(m); {
 	case len(called) > 0:
-		u.callTools(&a, called, req.choice.mode == "", m.long, room, id)
+		u.callTools(&a, called, req.choice.mode == "", m, room, id)
 	case req.json != "" && !m.long:
 		texts, whole := u.split(req.json, room)
 		if a.say(texts); !whole {

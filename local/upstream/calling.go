@@ -24,11 +24,26 @@ func (r *request) called(m markers) []*tool {
 	if r.choice.mode == "" {
 		return []*tool{r.tool(r.choice.name)}
 	}
-	required := r.choice.mode == "required"
-	if r.Messages[len(r.Messages)-1].Role != "user" && !required {
+	required, before := r.choice.mode == "required", r.calledBefore()
+	if required && len(before) > 0 {
+		return []*tool{r.next(before)}
+	}
+	last := r.Messages[len(r.Messages)-1].Role
+	if !required && last != "user" && (last != "tool" || len(before) >= m.rounds) {
 		return nil
 	}
-	var called []*tool
+	called := r.asked(m)
+	if len(called) == 0 && required {
+		called = []*tool{&r.Tools[0]}
+	}
+	if r.ParallelToolCalls != nil && !*r.ParallelToolCalls && len(called) > 1 {
+		called = called[:1]
+	}
+	return called
+}
+
+// asked are the tools that the last user message asks for, by markers or by its words.
+func (r *request) asked(m markers) (called []*tool) {
 	for _, name := range m.tools {
 		if t := r.tool(name); t != nil {
 			called = append(called, t)
@@ -37,20 +52,45 @@ func (r *request) called(m markers) []*tool {
 	for i := range m.calls {
 		called = append(called, &r.Tools[i%len(r.Tools)])
 	}
-	if len(called) == 0 {
-		said := wordsIn(r.lastUserText())
-		i := slices.IndexFunc(r.Tools, func(t tool) bool { return t.isNamed(said) })
-		if i < 0 && required {
-			i = 0
+	if len(called) > 0 {
+		return called
+	}
+	said := wordsIn(r.lastUserText())
+	if i := slices.IndexFunc(r.Tools, func(t tool) bool { return t.isNamed(said) }); i >= 0 {
+		return []*tool{&r.Tools[i]}
+	}
+	return nil
+}
+
+// calledBefore has, for each message that has called tools since the user's last one,
+// the names of these tools.
+func (r *request) calledBefore() (rounds [][]string) {
+	for _, m := range slices.Backward(r.Messages) {
+		if m.Role == "user" {
+			break
 		}
-		if i >= 0 {
-			called = []*tool{&r.Tools[i]}
+		if len(m.calls) == 0 {
+			continue
+		}
+		var names []string
+		for _, c := range m.calls {
+			names = append(names, c.Function.Name)
+		}
+		rounds = append(rounds, names)
+	}
+	return rounds
+}
+
+// next is the first tool that was not called before, or the last one. Whoever requires
+// calls all the way ends by such a tool: it is the answer.
+func (r *request) next(before [][]string) *tool {
+	all := slices.Concat(before...)
+	for i := range r.Tools {
+		if !slices.Contains(all, r.Tools[i].Function.Name) {
+			return &r.Tools[i]
 		}
 	}
-	if r.ParallelToolCalls != nil && !*r.ParallelToolCalls && len(called) > 1 {
-		called = called[:1]
-	}
-	return called
+	return &r.Tools[len(r.Tools)-1]
 }
 
 // isNamed reports whether words have the name of the tool in them, or one of its words.
@@ -77,9 +117,17 @@ func wordsIn(text string) []string {
 
 // callTools makes an answer of calls. Whoever forces a call pays for its arguments alone,
 // as the model did not write more.
-func (u *Upstream) callTools(a *answer, called []*tool, forced, long bool, room int, id string) {
+func (u *Upstream) callTools(a *answer, called []*tool, forced bool, m markers, room int, id string) {
 	if a.finish = "tool_calls"; forced {
 		a.finish = "stop"
+	}
+	if m.aloud {
+		texts := words(aloudText)
+		a.say(texts[:min(room, len(texts))])
+		if room -= len(texts); room < 0 {
+			a.finish = "length"
+			return
+		}
 	}
 	for i, t := range called {
 		cost := callCost + u.tokenizer.Count(t.Function.Name)
@@ -95,15 +143,15 @@ func (u *Upstream) callTools(a *answer, called []*tool, forced, long bool, room 
 		}})
 		room -= cost
 		text := t.arguments
-		if long {
+		if m.long {
 			text = endless(text)
 		}
 		texts, whole := u.split(text, room)
-		if long && whole {
+		if m.long && whole {
 			texts = goOn(texts, room)[:room]
 		}
 		a.say(texts)
-		if room -= len(texts); long || !whole {
+		if room -= len(texts); m.long || !whole {
 			a.finish = "length"
 			return
 		}

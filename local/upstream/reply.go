@@ -172,7 +172,7 @@ func (a *answer) message() message {
 		}
 		texts[len(texts)-1] = append(texts[len(texts)-1], p.text...)
 	}
-	if m.ToolCalls == nil {
+	if m.ToolCalls == nil || len(texts[0]) > 0 {
 		m.Content = ptr(string(texts[0]))
 	}
 	for i := range m.ToolCalls {

@@ -3,7 +3,10 @@ package upstream
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -202,14 +205,18 @@ func TestToolCalls(t *testing.T) {
 		{say("What do we get?"), nil, "stop"},
 		{say("[[tool:clock]][[tool:nobody]][[tool:get_weather]]"), calls{{"clock", "{}"}, {"get_weather", forecast}}, "tool_calls"},
 		{say("[[tools:3]]"), calls{{"get_weather", forecast}, {"clock", "{}"}, {"get_weather", forecast}}, "tool_calls"},
+		{say("[[tools:2]][[aloud]]"), calls{{"get_weather", forecast}, {"clock", "{}"}}, "tool_calls"},
 		{say("[[tools:3]]") + `,"parallel_tool_calls":false`, calls{{"get_weather", forecast}}, "tool_calls"},
 		{say("[[tools:3]]") + `,"tool_choice":"none"`, nil, "stop"},
 		{choose(`"required"`), calls{{"get_weather", forecast}}, "tool_calls"},
 		{say("[[tool:clock]]") + `,"tool_choice":"required"`, calls{{"clock", "{}"}}, "tool_calls"},
 		{choose(`{"type":"function","function":{"name":"clock"}}`), calls{{"clock", "{}"}}, "stop"},
 		{`"messages":[` + strings.Replace(asked, "it", "the weather", 1) + `,` + made + `,` + results + `]`, nil, "stop"},
-		{`"messages":[` + asked + `,` + made + `,` + results + `],"tool_choice":"required"`, calls{{"get_weather", forecast}}, "tool_calls"},
+		{`"messages":[` + asked + `,` + made + `,` + results + `],"tool_choice":"required"`, calls{{"clock", "{}"}}, "tool_calls"},
 		{`"messages":[` + asked + `,` + made + `,` + results + `,{"role":"user","content":"And the weather?"}]`, calls{{"get_weather", forecast}}, "tool_calls"},
+		{`"messages":[` + asked + `,` + strings.Split(made, `},{`)[0] + `}]},` + strings.Split(results, `},{`)[0] + `}],"tool_choice":"required"`, calls{{"get_weather", forecast}}, "tool_calls"},
+		{`"messages":[` + strings.Replace(asked, "it", "the weather? [[rounds:2]]", 1) + `,` + made + `,` + results + `]`, calls{{"get_weather", forecast}}, "tool_calls"},
+		{`"messages":[` + strings.Replace(asked, "it", "the weather? [[rounds:1]]", 1) + `,` + made + `,` + results + `]`, nil, "stop"},
 		{say("the weather") + `,"response_format":{"type":"json_object"}`, calls{{"get_weather", forecast}}, "tool_calls"},
 	} {
 		for _, stream := range []bool{false, true} {
@@ -217,7 +224,7 @@ func TestToolCalls(t *testing.T) {
 			got := complete(t, url, both+`,"max_tokens":200,`+tt.fields, stream)
 			check.Equal(t, fmt.Sprint(got.calls), fmt.Sprint(tt.want), "%s", tt.fields)
 			check.Equal(t, got.finish, tt.finish, "%s", tt.fields)
-			check.That(t, (got.text == "") == (tt.want != nil), "%s: %q", tt.fields, got.text)
+			check.That(t, (got.text == "") == (tt.want != nil && !strings.Contains(tt.fields, "[[aloud]]")), "%s: %q", tt.fields, got.text)
 			cost := o200k.Count(got.text)
 			for _, c := range tt.want {
 				if cost += o200k.Count(c.Arguments); !strings.Contains(tt.fields, `"name":"clock"}}`) || tt.finish != "stop" {
@@ -265,6 +272,20 @@ func TestToolCallsAreCut(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A stream that breaks in a call has billed what it told.
+func TestBrokenToolCalls(t *testing.T) {
+	u, url := serve(t, Options{})
+	resp, err := http.Post(url+"/v1/chat/completions", "application/json", strings.NewReader(
+		`{"model":"m","max_tokens":200,"stream":true,`+both+`,"messages":[{"role":"user","content":"The weather? [[fail:cut]]"}]}`))
+	check.OK(t, err)
+	got, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	check.That(t, errors.Is(err, io.ErrUnexpectedEOF) && strings.Contains(string(got), `"name":"get_weather"`) && !strings.Contains(string(got), `"tool_calls"}`), "%v: %s", err, got)
+	pieces := strings.Count(string(got), `"arguments":"`) - 1
+	_, billed := u.Totals()
+	check.Equal(t, billed.Output, int64(4+tokenizer(t).Count("get_weather")+pieces), "billed, with %d pieces", pieces)
 }
 
 // A stream tells a call as OpenAI does.

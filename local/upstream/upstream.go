@@ -21,7 +21,9 @@
 // Its arguments are JSON that fits the parameters, or {} if the package can write
 // none. A call costs its name, its arguments and 4 tokens; a forced one only its
 // arguments, and ends with "stop" as OpenAI's does. After the results of tools
-// comes a text that tells the figures in them, so that an agent ends.
+// comes a text that tells the figures in them, so that an agent ends; or, where
+// tool_choice is "required", a call of the next tool that was not called yet, and of
+// the last one after all.
 //
 // Of each picture the answer tells the width and the height, which are read from the
 // header of a data URL: "There was a picture of 640 x 480 pixels." An http URL is
@@ -51,6 +53,8 @@
 //	[[fail:empty]]    status 200 and an empty body or stream
 //	[[tool:NAME]]     the tool NAME is called, if it is offered; each of several
 //	[[tools:N]]       N tools are called at once, in their order and again
+//	[[rounds:N]]      after results the same is called again, until N times in all
+//	[[aloud]]         a sentence comes before the calls
 //	[[long]]          an answer as long as the output cap, to the token; of text,
 //	                  also where JSON was asked for, or of arguments that do not end
 //	[[cached:N]]      N input tokens, or all if they are fewer, come from a cache
