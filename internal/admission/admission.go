@@ -4,7 +4,7 @@
 //	offer, refusal := c.Offer(caller, "docqa")       which feature, and is it open to them
 //	call, refusal := offer.Cap(prompt)               what it is at most, in tokens and money
 //	a, refusal := c.Admit(ctx, caller, call)         the worst case, from fuse, pools and limits
-//	meter := a.Meter(ctx, offer.Candidates[0])       what is seen of the answer
+//	meter := a.Meter(ctx, call.Candidates[0])        what is seen of the answer
 //	bill := a.Settle(ctx, meter.Tally)               the worst case replaced by what was used
 //
 // It knows nothing of HTTP, of a wire format or of sentences: a Refusal is a kind with

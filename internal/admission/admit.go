@@ -136,7 +136,7 @@ func (a *Admission) request() bucket.Request {
 func (c *Call) denied(d bucket.Decision) *Refusal {
 	r := Denied(c.Offer.Limits, d.Denials...)
 	if r.Kind == OverLimit {
-		r.Affordable = c.Offer.affordable(c.Input, c.MaxOutput, d)
+		r.Affordable = c.affordable(d)
 	}
 	return r
 }

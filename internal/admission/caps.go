@@ -24,6 +24,7 @@ type Prompt struct {
 // Call is a prompt within the caps of what is offered, and the most that it can use.
 type Call struct {
 	Offer          *Offer
+	Candidates     candidates       // of the offer, those that can do what is asked
 	Messages       []openai.Message // as they go upstream, the feature's system prompt first
 	openai.Tooling                  // as it goes upstream
 	Effort         string           // likewise
@@ -66,21 +67,19 @@ func (o *Offer) Cap(p Prompt) (*Call, *Refusal) {
 		}
 	}
 
+	c.Candidates = o.Candidates.able(c, p.Format > 0)
+	c.OfTools = c.Candidates.countTools(c.Tooling, len(p.Tools) == 0)
 	// A schema is shown to the model in a form that we do not know: its bytes are
 	// an upper bound, with room for what introduces it.
-	base := o.baseInput + c.OfTools
+	base := c.Candidates.base() + c.OfTools
 	if p.Format > 0 {
 		base += int64(p.Format) + formatFraming
 	}
 	if anonymous {
 		c.cut(base)
 	}
-	c.Input = base
-	chars := int64(0)
-	for _, m := range c.Messages {
-		c.Input += o.count(m)
-		chars += characters(m)
-	}
+	c.Input = base + c.Candidates.count(c.Messages...)
+	chars := amount(c.Messages).characters()
 	switch {
 	case tier.MaxInputChars > 0 && chars > tier.MaxInputChars:
 		return nil, &Refusal{Kind: TooLong, Requested: chars, Most: tier.MaxInputChars}
@@ -92,7 +91,7 @@ func (o *Offer) Cap(p Prompt) (*Call, *Refusal) {
 	if feature.System != "" {
 		c.Messages = append([]openai.Message{{Role: "system", Content: feature.System}}, c.Messages...)
 	}
-	c.Worst = o.worstCase(c.Input, c.MaxOutput)
+	c.Worst = c.Candidates.worstCase(c.Input, c.MaxOutput)
 	return c, nil
 }
 

@@ -42,9 +42,12 @@ func TestCutProperties(t *testing.T) {
 				o := *offerOf(t, p, feature, policy.Anonymous, limits.Network)
 				tk, err := tokens.New(tokenizer)
 				check.OK(t, err)
-				o.Candidates, o.baseInput = []Candidate{{p.Features[feature].Model, tk}}, 0
-				o.setBaseInput()
-				base := o.baseInput
+				model := *p.Features[feature].Model
+				model.Tokenizer = tokenizer
+				candidate, err := newCandidate(&model, p.Features[feature])
+				check.OK(t, err)
+				o.Candidates = candidates{candidate}
+				base := o.Candidates.base()
 				rapid.Check(t, func(t *rapid.T) {
 					tier := *o.tier
 					tier.MaxInputTokens = rapid.Int64Range(base+int64(tk.PerMessage())+40, 2_000).Draw(t, "tokens")
@@ -112,9 +115,8 @@ func checkCut(t *rapid.T, o *Offer, before []openai.Message) {
 		t.Fatalf("refused: %s", refusal.Kind)
 	}
 	kept := c.Messages[system:]
-	input, chars, all := o.baseInput, int64(0), int64(0)
+	input, chars, all := o.Candidates.base()+o.Candidates.count(kept...), int64(0), int64(0)
 	for _, m := range kept {
-		input += o.count(m)
 		chars += int64(utf8.RuneCountInString(m.Content))
 	}
 	for _, m := range before {

@@ -43,11 +43,11 @@ func (c *Call) cut(base int64) {
 		}
 		n, tokens := amount(messages).characters(), int64(0)
 		if n <= chars { // counting what must be cut anyway would cost for nothing
-			tokens = o.countAll(messages)
+			tokens = c.Candidates.count(messages...)
 		}
 		if n > chars || tokens > budget {
 			c.TooMuch = true
-			if o.shorten(messages, chars, budget) {
+			if c.shorten(messages, chars, budget) {
 				kept = from
 			}
 			break
@@ -97,7 +97,7 @@ func turn(all []openai.Message, end int) int {
 // oldest first, until they fit chars; then their images go, the oldest first, while that
 // leads to budget; then the texts lose more of their ends. It reports whether anything
 // remains.
-func (o *Offer) shorten(messages []openai.Message, chars, budget int64) bool {
+func (c *Call) shorten(messages []openai.Message, chars, budget int64) bool {
 	bare := slices.Clone(messages) // without their texts
 	for i := range bare {
 		bare[i].Content = ""
@@ -111,24 +111,24 @@ func (o *Offer) shorten(messages []openai.Message, chars, budget int64) bool {
 		m.Content = firstRunes(m.Content, chars)
 		chars = max(0, chars-n)
 	}
-	texts := o.countAll(messages) - o.countAll(bare)
+	texts := c.Candidates.count(messages...) - c.Candidates.count(bare...)
 	for i := range bare {
-		for m := &bare[i]; len(m.Images) > 0 && texts+o.countAll(bare) > budget; {
+		for m := &bare[i]; len(m.Images) > 0 && texts+c.Candidates.count(bare...) > budget; {
 			m.Images = m.Images[1:]
 		}
 		messages[i].Images = bare[i].Images
 	}
-	if budget -= o.countAll(bare); budget < 0 {
+	if budget -= c.Candidates.count(bare...); budget < 0 {
 		return false
 	}
 	remains := false
 	for i := len(messages) - 1; i >= 0; i-- {
 		m := &messages[i]
-		most := budget + o.count(bare[i])
-		if n := o.count(*m); n <= most {
+		most := budget + c.Candidates.count(bare[i])
+		if n := c.Candidates.count(*m); n <= most {
 			budget = most - n
 		} else {
-			m.Content, budget = o.head(*m, most), 0
+			m.Content, budget = c.Candidates.head(*m, most), 0
 		}
 		remains = remains || m.Content != "" || len(m.Images)+len(m.ToolCalls) > 0
 	}

@@ -74,7 +74,7 @@ func Example() {
 				refusal.Kind, refusal.Limit.Name, refusal.Remaining, refusal.Limit.Capacity, refusal.Affordable)
 			return
 		}
-		meter := a.Meter(ctx, offer.Candidates[0])
+		meter := a.Meter(ctx, call.Candidates[0])
 		defer func() { a.Settle(context.WithoutCancel(ctx), meter.Tally) }() // on every way out, a panic too
 
 		// ... the call, and each part of its answer: ...

@@ -50,9 +50,7 @@ func (o *Offer) takeTools(c *Call, p Prompt, cut bool) *Refusal {
 	}
 	if len(c.Tools) == 0 {
 		c.Tooling = openai.Tooling{} // what asks for nothing is nothing to a provider, too
-		return nil
 	}
-	c.OfTools = o.countTools(c.Tooling, len(p.Tools) == 0)
 	return nil
 }
 

@@ -64,7 +64,7 @@ func TestTaken(t *testing.T) {
 			for _, tool := range c.Tools {
 				least += int64(len(tool.Name) + len(tool.Description) + len(tool.Parameters))
 			}
-			check.That(t, c.OfTools >= least && c.Input == o.baseInput+c.OfTools+o.count(c.Messages[0]), "%s: %d tokens, %d of tools", name, c.Input, c.OfTools)
+			check.That(t, c.OfTools >= least && c.Input == o.Candidates.base()+c.OfTools+o.Candidates.count(c.Messages...), "%s: %d tokens, %d of tools", name, c.Input, c.OfTools)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestCutOfMoreThanText(t *testing.T) {
 	}
 	abc := func(n int) string { return strings.Repeat("a ", n/2) }
 	o := visitorsOffer(t, p, "all", func(*policy.Tier) {})
-	base := o.baseInput + o.ownTools
+	base := o.Candidates.base() + o.Candidates.countTools(openai.Tooling{}, true)
 	for name, tt := range map[string]struct {
 		messages                              []openai.Message
 		most                                  int64 // messages; 0: 16
@@ -151,4 +151,24 @@ func TestCutOfMoreThanText(t *testing.T) {
 		check.Equal(t, c.Cut, Cut{Messages: tt.cutMessages, Characters: tt.cutCharacters, Images: tt.cutImages}, "%s: cut", name)
 		check.That(t, c.Input <= o.tier.MaxInputTokens, "%s: %d tokens of at most %d", name, c.Input, o.tier.MaxInputTokens)
 	}
+}
+
+// A fallback that cannot do what is asked is not asked, and so takes part in no count.
+func TestFallbackThatCannot(t *testing.T) {
+	t.Parallel()
+	p := testPolicy(t, "providers:\n", "providers:\n  aws: {kind: bedrock}\n", "big:   {provider: main", "big:   {provider: aws",
+		"fallback: big, max_output_tokens: 800, allow: [image_urls]", "max_output_tokens: 800, allow: [image_urls]")
+	o := offerOf(t, p, "tools", policy.User, limits.User)
+	call := func(parallel *bool) *Call {
+		c, refusal := o.Cap(Prompt{Messages: []openai.Message{{Role: "user", Content: "Hi"}}, Tooling: openai.Tooling{Tools: []openai.Tool{tool("a")}, ParallelToolCalls: parallel}})
+		check.Must(t, refusal == nil, "refused: %+v", refusal)
+		return c
+	}
+	small := o.Candidates[0]
+	alone := small.base + small.count(openai.Message{Role: "user", Content: "Hi"}) + small.counts.Tools([]openai.Tool{tool("a")}, openai.ToolChoice{})
+	both, one := call(nil), call(new(false)) // Bedrock cannot be told so
+	check.That(t, len(both.Candidates) == 2 && both.Input > alone, "asked anything: %d candidates, %d tokens", len(both.Candidates), both.Input)
+	check.That(t, len(one.Candidates) == 1 && one.Input == alone && one.Worst.Money == small.Model.Prices.WorstCase(alone, one.MaxOutput),
+		"asked for one call at a time: %d candidates, %d tokens, want %d", len(one.Candidates), one.Input, alone)
+	check.Equal(t, len(o.Candidates), 2, "candidates of the offer")
 }

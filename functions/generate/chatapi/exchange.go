@@ -37,7 +37,7 @@ type exchange struct {
 func (h *Handler) exchange(w http.ResponseWriter, r *http.Request, e *entry, id identity, req *openai.ChatRequest, f form, a *admission.Admission) *openai.Error {
 	ctx, rc := r.Context(), http.NewResponseController(w)
 	_ = rc.SetWriteDeadline(a.Call.End.Add(stallMargin)) // not every writer has one
-	x := &exchange{h: h, w: w, rc: rc, ctx: ctx, entry: e, identity: id, req: req, form: f, admission: a, meter: a.Meter(ctx, a.Call.Offer.Candidates[0]), called: time.Now()}
+	x := &exchange{h: h, w: w, rc: rc, ctx: ctx, entry: e, identity: id, req: req, form: f, admission: a, meter: a.Meter(ctx, a.Call.Candidates[0]), called: time.Now()}
 	defer x.settle() // on every way out, a panic included
 	callCtx, cancel := context.WithDeadline(ctx, a.Call.End)
 	defer cancel()
@@ -59,7 +59,7 @@ func (h *Handler) exchange(w http.ResponseWriter, r *http.Request, e *entry, id 
 // ask calls the feature's model or, if that fails for nothing and without its fault,
 // the fallback: at most one of them bills the call.
 func (x *exchange) ask(ctx context.Context) (answer provider.Answer, err error) {
-	for i, candidate := range x.admission.Call.Offer.Candidates {
+	for i, candidate := range x.admission.Call.Candidates {
 		if i > 0 {
 			asked := openai.ChatRequest{Messages: x.admission.Call.Messages, Tooling: x.admission.Call.Tooling, ResponseFormat: x.req.ResponseFormat}
 			if candidate.Model.Provider.Kind.Impossible(&asked) != "" {
