@@ -74,23 +74,31 @@ func (c *calls) add(p *Part, said piece) {
 
 // find is the call that a piece belongs to, which may be a new one; nil: none.
 //
-//   - The number says it, where servers give one that is right. Some give none, or the same
+//   - An id that a call has says it, unless the number is another's. Another id need not
+//     say that the call is another: some servers make one for each piece.
+//   - So does the number, where servers give one that is right. Some give none, or the same
 //     for all: then a call has ended when the next begins, which says another name, or the
 //     same one after arguments that are complete.
-//   - An id that the call has says so, too. Another need not: some servers make one for
-//     each piece.
 //   - What says neither its name nor a number that is known goes to the call before it.
 func (c *calls) find(said piece) *knownCall {
 	last := len(c.list) - 1
-	i := last
-	for ; i >= 0 && said.at != "" && c.list[i].at != said.at; i-- {
+	by := func(is func(*knownCall) bool) int {
+		i := last
+		for i >= 0 && !is(&c.list[i]) {
+			i--
+		}
+		return i
 	}
-	if said.at == "" && said.id != "" {
-		for i = last; i >= 0 && c.list[i].id != said.id; i-- {
-		}
-		if i < 0 && last >= 0 && c.list[last].id == "" {
-			i = last
-		}
+	i := -1
+	if said.id != "" {
+		i = by(func(k *knownCall) bool { return k.id == said.id && (k.at == "" || said.at == "" || k.at == said.at) })
+	}
+	switch {
+	case i >= 0:
+	case said.at != "":
+		i = by(func(k *knownCall) bool { return k.at == said.at })
+	case said.id == "", last >= 0 && c.list[last].id == "":
+		i = last
 	}
 	if i < 0 && said.name == "" {
 		i = last

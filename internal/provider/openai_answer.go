@@ -338,8 +338,11 @@ func (m *message) call(p *Part, calls *calls, whole bool) bool {
 	for i, t := range list {
 		said := piece{at: wordOf(t.Index), id: wordOf(t.ID), name: wordOf(t.Function.Name)}
 		arguments := t.Function.Arguments
-		if said.name == "" && arguments == nil {
-			said.name, arguments = wordOf(t.Name), t.Arguments
+		if said.name == "" {
+			said.name = wordOf(t.Name)
+		}
+		if arguments == nil {
+			arguments = t.Arguments
 		}
 		if said.at == "" && whole && len(list) > 1 {
 			said.at = "in the list " + strconv.Itoa(i)

@@ -2,7 +2,7 @@ package provider
 
 import (
 	"bufio"
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,20 +16,23 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
-// recording is an answer in the shape in which a server gives it: "Yes, it is.", perhaps
-// after the thought "Hm.", written down by hand from what servers send.
+// recording is an answer in the shape in which a server gives it, written down by hand from
+// what servers send: "Yes, it is.", perhaps after the thought "Hm.", or calls of two tools.
 type recording struct {
 	name   string // of the file
 	body   string
 	stream bool
 }
 
-func recordings(t testing.TB) []recording {
-	files, err := filepath.Glob("testdata/servers/*")
+func recordings(t testing.TB, of string) []recording {
+	files, err := filepath.Glob("testdata/" + of + "/*")
 	check.Must(t, err == nil && len(files) >= 15, "%d recordings: %v", len(files), err)
 	var all []recording
 	for _, file := range files {
@@ -40,22 +43,69 @@ func recordings(t testing.TB) []recording {
 	return all
 }
 
+// dialect is the protocol of a recording. Bedrock's events are written down as others are.
+func (r recording) dialect() string {
+	if name, _, _ := strings.Cut(r.name, "."); name == "anthropic" || name == "bedrock" {
+		return name
+	}
+	return "openai"
+}
+
+func (r recording) provider(t testing.TB) (p Provider) {
+	var err error
+	switch body := r.body; r.dialect() {
+	case "anthropic":
+		p, err = NewAnthropic(AnthropicConfig{APIKey: testKey, HTTPClient: canned("", body)})
+	case "bedrock":
+		if r.stream {
+			var frames strings.Builder
+			for event := range strings.SplitSeq(strings.ReplaceAll(body, "\r\n", "\n"), "\n\n") {
+				name, data, _ := strings.Cut(event, "\ndata: ")
+				frames.WriteString(frame("event", strings.TrimPrefix(name, "event: "), data))
+			}
+			body = frames.String()
+		}
+		some := aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: testKey}, nil
+		})
+		p, err = NewBedrock(BedrockConfig{Region: "eu-west-1", Credentials: some, HTTPClient: canned("", body)})
+	default:
+		p, err = NewOpenAI(OpenAIConfig{BaseURL: "http://provider.test", HTTPClient: canned("", body)})
+	}
+	check.OK(t, err)
+	return p
+}
+
 // read gives the whole answer in one part, and how it ended.
 func (r recording) read(t testing.TB) (Part, error) {
-	o, err := NewOpenAI(OpenAIConfig{BaseURL: "http://provider.test", HTTPClient: canned("", r.body)})
-	check.OK(t, err)
-	a, err := o.Call(t.Context(), request(r.stream))
+	a, err := r.provider(t).Call(t.Context(), request(r.stream))
 	var all Part
 	for err == nil {
 		var p Part
 		p, err = a.Next()
 		all.Content, all.Refusal, all.Reasoning = all.Content+p.Content, all.Refusal+p.Refusal, all.Reasoning+p.Reasoning
+		all.ToolCalls = append(all.ToolCalls, p.ToolCalls...)
 		all.FinishReason += p.FinishReason
 		if p.Usage != nil || p.AtLeast != nil {
 			all.Usage, all.AtLeast = p.Usage, p.AtLeast
 		}
 	}
 	return all, err
+}
+
+// Every server's two calls are the same, but for their ids.
+func TestServersThatCall(t *testing.T) {
+	for _, r := range recordings(t, "calls") {
+		got, err := r.read(t)
+		got = joined(t, got)
+		for i := range got.ToolCalls {
+			got.ToolCalls[i].ID = ""
+			got.ToolCalls[i].Arguments = strings.ReplaceAll(got.ToolCalls[i].Arguments, " ", "")
+		}
+		want := called([3]string{"", "weather", `{"city":"Paris"}`}, [3]string{"", "time", "{}"})
+		want.Reasoning, want.Usage = got.Reasoning, &price.Usage{Input: 20, Output: 7}
+		check.That(t, err == io.EOF && cmp.Equal(got, want) && got.Reasoning == "" == !strings.Contains(r.body, `"Hm."`), "%s: %v %s", r.name, err, cmp.Diff(want, got))
+	}
 }
 
 func TestServers(t *testing.T) {
@@ -66,7 +116,7 @@ func TestServers(t *testing.T) {
 		"openrouter.sse": {Input: 20, Output: 7, Reasoning: 2}, "openrouter.json": {Input: 20, Output: 7, Reasoning: 2},
 		"qwen.sse": {Input: 20, CacheWrite: 12, Output: 7}, "xai.sse": {Input: 20, CachedInput: 6, Output: 7, Reasoning: 3}, "zhipu.sse": {Input: 20, CachedInput: 4, Output: 7},
 	}
-	for _, r := range recordings(t) {
+	for _, r := range recordings(t, "servers") {
 		want, differs := others[r.name]
 		if !differs {
 			want = usual
@@ -128,7 +178,7 @@ func (m mutator) mutate(r recording) recording {
 // change changes a member of the JSON in a piece.
 func (m mutator) change(piece, head string) string {
 	var whole map[string]any
-	data, isData := strings.CutPrefix(piece, head)
+	before, data, isData := strings.Cut(piece, head)
 	if !isData || json.Unmarshal([]byte(data), &whole) != nil {
 		return piece
 	}
@@ -158,7 +208,7 @@ func (m mutator) change(piece, head string) string {
 	if err != nil {
 		panic(err)
 	}
-	return head + string(changed)
+	return before + head + string(changed)
 }
 
 // collect gives all objects in v, in an order that does not vary.
@@ -200,7 +250,8 @@ func (r recording) least() (tokens int64, cost price.Pico) {
 		places := []json.RawMessage{c.Usage, c.XGroq.Usage}
 		if len(c.Choices) == 1 {
 			places = append(places, c.Choices[0].Usage)
-			text = text || bytes.Contains(append(c.Choices[0].Delta, c.Choices[0].Message...), []byte(`"content"`))
+			said := string(c.Choices[0].Delta) + string(c.Choices[0].Message)
+			text = text || strings.Contains(said, `"content"`) || strings.Contains(said, `_call`)
 		}
 		for _, place := range places {
 			var u map[string]any
@@ -268,27 +319,32 @@ func newLenient(t testing.TB) *lenient {
 	return &lenient{in: in, out: bufio.NewReader(out)}
 }
 
-// shows gives the text that the client shows of r.
-func (l *lenient) shows(t testing.TB, r recording) string {
+// shown is what the client shows of an answer.
+type shown struct {
+	Text  string
+	Calls []string // the arguments of each
+}
+
+func (l *lenient) shows(t testing.TB, r recording) (s shown) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line, err := json.Marshal(map[string]any{"body": r.body, "stream": r.stream})
 	if err == nil {
 		_, err = l.in.Write(append(line, '\n'))
 	}
-	var shown struct{ Text string }
 	if err == nil {
 		line, err = l.out.ReadBytes('\n')
 	}
 	if err == nil {
-		err = json.Unmarshal(line, &shown)
+		err = json.Unmarshal(line, &s)
 	}
 	check.OK(t, err)
-	return shown.Text
+	return s
 }
 
-// holds asserts of a mutated answer that what came of it is safe, that no text is lost
-// that a lenient client shows, and that no less is charged than a report says.
+// holds asserts of a mutated answer that what came of it is safe, that no text and no
+// arguments are lost that a lenient client shows, and that no less is charged than a report
+// says.
 func (l *lenient) holds(t testing.TB, r recording) {
 	p, err := r.read(t)
 	var e *Error
@@ -297,8 +353,20 @@ func (l *lenient) holds(t testing.TB, r recording) {
 	if errors.As(err, &said) { // what comes after a failure is no part of the answer
 		return
 	}
+	joined(t, p)
+	check.That(t, p.FinishReason != toolCalls || len(p.ToolCalls) > 0, "%s: it ends for calls, but has none:\n%s", r.name, r.body)
+	if r.dialect() != "openai" {
+		return
+	}
 	shown := l.shows(t, r)
-	check.That(t, within(shown, p.Content), "%s: the text is %q (%v), OpenAI's client shows %q:\n%s", r.name, p.Content, err, shown, r.body)
+	check.That(t, within(shown.Text, p.Content), "%s: the text is %q (%v), OpenAI's client shows %q:\n%s", r.name, p.Content, err, shown.Text, r.body)
+	var arguments strings.Builder
+	for _, piece := range p.ToolCalls {
+		arguments.WriteString(piece.Arguments)
+	}
+	for _, call := range shown.Calls {
+		check.That(t, within(call, arguments.String()), "%s: the arguments are %q (%v), OpenAI's client shows %q:\n%s", r.name, arguments.String(), err, call, r.body)
+	}
 	charged := p.Usage
 	if charged == nil {
 		charged = p.AtLeast
@@ -326,17 +394,19 @@ func within(some, all string) bool {
 
 func TestMutatedServers(t *testing.T) {
 	l := newLenient(t)
-	all := recordings(t)
-	for seed := range uint64(4000) {
-		m := mutator{rand.New(rand.NewPCG(seed, 11))}
-		if l.holds(t, m.mutate(all[seed%uint64(len(all))])); t.Failed() {
-			t.Fatalf("with seed %d", seed)
+	for _, of := range []string{"servers", "calls"} {
+		all := recordings(t, of)
+		for seed := range uint64(4000) {
+			m := mutator{rand.New(rand.NewPCG(seed, 11))}
+			if l.holds(t, m.mutate(all[seed%uint64(len(all))])); t.Failed() {
+				t.Fatalf("%s with seed %d", of, seed)
+			}
 		}
 	}
 }
 
 func FuzzServers(f *testing.F) {
-	l, all := newLenient(f), recordings(f)
+	l, all := newLenient(f), append(recordings(f, "servers"), recordings(f, "calls")...)
 	f.Add(uint64(1), uint64(2))
 	f.Fuzz(func(t *testing.T, seed, more uint64) {
 		m := mutator{rand.New(rand.NewPCG(seed, more))}

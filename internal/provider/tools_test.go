@@ -236,7 +236,7 @@ func called(calls ...[3]string) Part {
 }
 
 // joined puts the pieces of each call together, and "made" for an id that no server gave.
-func joined(t *testing.T, p Part) Part {
+func joined(t testing.TB, p Part) Part {
 	t.Helper()
 	var whole []openai.ToolCall
 	for _, piece := range p.ToolCalls {
