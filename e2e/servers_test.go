@@ -16,7 +16,15 @@ import (
 // told is what a caller makes of an answer of either kind.
 type told struct {
 	text, finish, notice string
+	calls                []toldCall
 	failed               *wireError
+}
+
+// toldCall is a call of a tool. Its pieces are put together as OpenAI's client does.
+type toldCall struct {
+	Index    int
+	ID, Type string
+	Function struct{ Name, Arguments string }
 }
 
 func (a answer) told(t *testing.T) told {
@@ -27,7 +35,10 @@ func (a answer) told(t *testing.T) told {
 		if data == "" || data == "[DONE]" || data[0] == ':' {
 			continue
 		}
-		type message struct{ Content *string }
+		type message struct {
+			Content *string
+			Calls   []toldCall `json:"tool_calls"`
+		}
 		var c struct {
 			Choices []struct {
 				Delta, Message message
@@ -42,6 +53,14 @@ func (a answer) told(t *testing.T) told {
 			for _, m := range []message{choice.Delta, choice.Message} {
 				if m.Content != nil {
 					all.text += *m.Content
+				}
+				for i, c := range m.Calls {
+					if c.Index = max(c.Index, i); c.Index == len(all.calls) {
+						all.calls = append(all.calls, c)
+						continue
+					}
+					check.Must(t, c.Index < len(all.calls) && c.ID+c.Type+c.Function.Name == "", "a call out of its order: %s", a.body)
+					all.calls[c.Index].Function.Arguments += c.Function.Arguments
 				}
 			}
 			all.finish += choice.FinishReason
@@ -87,6 +106,7 @@ type shape struct {
 	failed       bool // an error, or an error event
 	refused      bool // an error before anything was delivered
 	text, finish string
+	calls        bool // the calls of two tools, and no text unless some is given
 	tokens, cost int
 	says         string // in the body
 }
@@ -131,7 +151,37 @@ var shapes = []shape{
 	{name: "an empty error", body: sse(piece(`"delta":{"content":"Yes."},"error":""`, `,"error":{}`), stop)},
 	{name: "an empty error in one piece", label: jsonLabel, body: strings.Replace(inOne, `"object"`, `"error":{},"object"`, 1)},
 	{name: "garbage after all", body: sse(yes, stop, "{{{")},
+
+	{name: "calls in pieces", calls: true, body: sse(piece(`"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"weather","arguments":""}}]}`, ""),
+		calling(`{"index":0,"function":{"arguments":"{\"city\":"}}`), calling(`{"index":0,"function":{"arguments":"\"Paris\"}"}}`),
+		calling(`{"index":1,"id":"call_2","type":"function","function":{"name":"time","arguments":"{}"}}`), piece(`"delta":{},"finish_reason":"tool_calls"`, usedToCall), "[DONE]")},
+	{name: "calls of Ollama", calls: true, body: sse(calling(`{"index":0,"id":"call_1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Paris\"}"}}`),
+		calling(`{"index":0,"id":"call_2","type":"function","function":{"name":"time","arguments":"{}"}}`), piece(`"delta":{"content":""},"finish_reason":"stop"`, usedToCall), "[DONE]")},
+	{name: "calls without index or id", calls: true, body: sse(calling(`{"function":{"name":"weather","arguments":{"city":"Paris"}}},{"function":{"name":"time","arguments":{}}}`), stopToCall)},
+	{name: "an id for each piece", calls: true, body: sse(calling(`{"index":0,"id":"call_1","function":{"name":"weather","arguments":"{\"city\":"}}`), calling(`{"index":0,"id":"call_9","function":{"arguments":"\"Paris\"}"}}`),
+		calling(`{"index":1,"id":"call_2","function":{"name":"time"}}`), stopToCall)},
+	{name: "calls repeated at the end", calls: true, body: sse(calling(bothCalls), piece(`"delta":{},"message":{"content":null,"tool_calls":[`+bothCalls+`]},"finish_reason":"tool_calls"`, usedToCall))},
+	{name: "text, then calls", calls: true, text: "Yes.", body: sse(yes, calling(bothCalls), stopToCall, "[DONE]")},
+	{name: "calls in one piece", calls: true, feature: "whole", label: jsonLabel, body: strings.Replace(inOneToCall, `"content":"Yes."`, `"content":null,"tool_calls":[`+bothCalls+`]`, 1)},
+	{name: "calls of Mistral", calls: true, label: jsonLabel, body: strings.Replace(strings.Replace(inOneToCall, `"content":"Yes."`, `"content":"","tool_calls":[`+bothCalls+`]`, 1), `"stop"`, `"tool_calls"`, 1)},
+	{name: "an end for calls, and none", body: finish(`"tool_calls"`)},
+	{name: "an empty list of calls", body: sse(yes, calling(""), piece(`"delta":{"tool_calls":null,"function_call":null},"finish_reason":"stop"`, used))},
+	{name: "calls that are cut off", calls: true, body: sse(calling(bothCalls)), failed: true, tokens: -1},
 }
+
+// calling is a chunk with pieces of calls.
+func calling(pieces string) string {
+	return piece(`"delta":{"tool_calls":[`+pieces+`]},"finish_reason":null`, "")
+}
+
+// What calls are billed at: more than they are seen to have.
+var (
+	usedToCall  = strings.Replace(used, `"completion_tokens":7,"total_tokens":27`, `"completion_tokens":17,"total_tokens":37`, 1)
+	stopToCall  = piece(`"delta":{},"finish_reason":"stop"`, usedToCall)
+	inOneToCall = strings.Replace(inOne, used, usedToCall, 1)
+)
+
+const bothCalls = `{"id":"call_1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Paris\"}"}},{"id":"call_2","type":"function","function":{"name":"time","arguments":"{}"}}`
 
 // cached is an answer of which 900 of 1,000 tokens of input came from a cache.
 func cached(details string) string {
@@ -152,6 +202,18 @@ func init() {
 				<-r.Context().Done()
 			}
 		}
+	}
+}
+
+// checkCalls holds an answer to the two calls of shapes: each with an id and a type, and
+// without text if there is none.
+func (a told) checkCalls(t *testing.T) {
+	t.Helper()
+	check.Must(t, len(a.calls) == 2, "calls %+v", a.calls)
+	for i, want := range []toldCall{{ID: "call_1"}, {ID: "call_2"}} {
+		got := a.calls[i]
+		want.Function = [...]struct{ Name, Arguments string }{{"weather", `{"city":"Paris"}`}, {"time", "{}"}}[i]
+		check.That(t, got.Function == want.Function && got.Type == "function" && (got.ID == want.ID || strings.HasPrefix(got.ID, "call_") && len(got.ID) == 31), "call %+v, want %+v", got, want)
 	}
 }
 
@@ -179,6 +241,10 @@ auth: {issuer: "https://issuer.invalid/", audience: "e2e", jwks_url: "https://is
 					t.Parallel()
 					user, row := fmt.Sprintf("u%d%t", i, stream), row
 					row.feature = cmp.Or(row.feature, "stream")
+					if row.calls {
+						row.text, row.finish = cmp.Or(row.text, "-"), "tool_calls"
+						row.tokens, row.cost = cmp.Or(row.tokens, 37), 190
+					}
 					row.text, row.finish = strings.TrimPrefix(cmp.Or(row.text, "Yes."), "-"), cmp.Or(row.finish, "stop")
 					row.tokens, row.cost = cmp.Or(row.tokens, 27), cmp.Or(row.cost, 90)
 					asked, token := time.Now(), d.token(t, user)
@@ -195,6 +261,8 @@ auth: {issuer: "https://issuer.invalid/", audience: "e2e", jwks_url: "https://is
 							"%d %s, want an error", a.status, a.body)
 					case a.status != http.StatusOK || got.text != row.text || got.finish != row.finish || got.failed != nil:
 						t.Errorf("%d %s, want %q and %s", a.status, a.body, row.text, row.finish)
+					case row.calls:
+						got.checkCalls(t)
 					case strings.TrimSpace(row.text) == "":
 						quota = 0
 						check.That(t, strings.Contains(got.notice, row.says) && strings.Contains(got.notice, "Nothing was taken from your quota"),
