@@ -2,8 +2,11 @@ package chatapi
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
@@ -44,6 +47,44 @@ func picture(url string) string {
 // levels is a schema with so many others within each other.
 func levels(n int) string {
 	return strings.Repeat(`{"properties":{"a":`, n) + `{}` + strings.Repeat(`}}`, n)
+}
+
+// open takes of users whatever there is.
+func open(yaml string) string {
+	return strings.Replace(seeing(yaml), "response_format, images]", "response_format, tools, image_urls], reasoning_effort: [low, high]", 1)
+}
+
+// Tools, calls and their results, images and the effort go upstream as they were said,
+// without what clients keep for themselves.
+func TestToolsAndImagesAreSent(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, roomy, open)
+	user := g.token("123", "")
+	const streamed, least = `"model":"test-model","stream":true,"stream_options":{"include_usage":true},`, `"max_completion_tokens":800`
+	const schema = `{"type":"object","properties":{"b":{"enum":["<",1e0]},"a":{"$ref":"#"}}}`
+	const remote = `{"type":"image_url","image_url":{"url":"https://example.com/a.png?a=1&b=2"}}`
+	for _, tc := range []struct{ name, body, want string }{
+		{"tools", with(`"tools":[{"type":"function","function":{"name":"f","description":"<D>","parameters": ` + schema + ` ,"strict":false}},{"function":{"name":"g","parameters":null,"strict":null},"cache_control":{}}],
+			"tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false,"reasoning_effort":"low"`),
+			`"messages":[` + hello + `],` + least + `,"tools":[{"type":"function","function":{"name":"f","description":"<D>","parameters":` + schema + `,"strict":false}},{"type":"function","function":{"name":"g"}}],
+			"tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false,"reasoning_effort":"low"`},
+		{"neutral without tools", with(`"tools":[],"tool_choice":"auto","parallel_tool_calls":true,"reasoning_effort":null`), `"messages":[` + hello + `],` + least},
+		{"a round of calls", said(hello,
+			`{"role":"assistant","content":"","refusal":null,"parsed":null,"tool_calls":[{"index":0,"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\": 1}","parsed_arguments":{"a":1}}},`+strings.Replace(aCall, "1", "2", 1)+`]}`,
+			`{"role":"tool","name":"f","tool_call_id":"2","content":[{"type":"text","text":"4"},{"type":"text","text":"2"}]}`, `{"role":"tool","tool_call_id":"1","content":""}`),
+			`"messages":[` + hello + `,{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}},` + strings.Replace(aCall, "1", "2", 1) + `]},
+			{"role":"tool","tool_call_id":"2","content":"42"},{"role":"tool","tool_call_id":"1","content":""}],` + least},
+		{"images", parts(`{"type":"text","text":"a"}`, `{"type":"text","text":"b","cache_control":{}}`, `{"type":"image_url","image_url":{"url":"`+strings.Replace(pixel, "image/png", "image/*", 1)+`","detail":"low"}}`, remote, `{"type":"text","text":"c"}`),
+			`"messages":[{"role":"user","content":[{"type":"text","text":"ab"},{"type":"image_url","image_url":{"url":"` + pixel + `","detail":"low"}},` + remote + `,{"type":"text","text":"c"}]}],` + least},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := g.chat(user, tc.body)
+			check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
+			sent := g.lastSent()
+			check.Diff(t, cmp.Diff(decodeJSON(t, `{`+streamed+tc.want+`}`), decodeJSON(t, sent)), "sent")
+			check.That(t, tc.name != "tools" || strings.Contains(sent, schema), "the schema was changed: %s", sent)
+		})
+	}
 }
 
 func TestBadToolsAndImages(t *testing.T) {
