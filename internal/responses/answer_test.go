@@ -182,6 +182,13 @@ func TestResponse(t *testing.T) {
 			"output_tokens_details":{"reasoning_tokens":3},"total_tokens":27},"user":null,"notice":"None."}`), &want))
 	check.Diff(t, cmp.Diff(want, got), "response")
 
+	// The owner's tools, which go upstream where a caller sends none, are not told.
+	req, apiErr := Parse([]byte(with("")))
+	check.Must(t, apiErr == nil, "%+v", apiErr)
+	req.Tooling = openai.Tooling{Tools: []openai.Tool{{Name: "own"}}, ToolChoice: openai.ToolChoice{Mode: "required"}}
+	plain := req.Answer(Head{}).Response()
+	check.That(t, len(plain.Tools) == 0 && plain.ToolChoice == "auto", "%+v", plain)
+
 	done := answerTo(t, with(""))
 	done.End(Last{FinishReason: "stop", Completed: 9, Limits: []string{"a"}})
 	r := done.Response()

@@ -18,6 +18,7 @@ type Request struct {
 	instructions json.RawMessage // a string; nil: none
 	format       json.RawMessage // of the text; nil: plain text
 	metadata     json.RawMessage // an object; nil: none
+	tooling      openai.Tooling  // as it was sent: what goes upstream may be the owner's
 	origins      []origin        // of each message
 }
 
@@ -51,6 +52,7 @@ func Parse(body []byte) (*Request, *openai.Error) {
 	if r.req.ChatRequest, err = openai.ParseChat(r.chatBody()); err != nil {
 		return nil, r.req.Respell(err)
 	}
+	r.req.tooling = r.req.Tooling
 	return r.req, nil
 }
 

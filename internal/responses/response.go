@@ -149,8 +149,8 @@ func (r *Request) response(h Head) Response {
 	if r.metadata != nil {
 		a.Metadata = r.metadata
 	}
-	if r.ParallelToolCalls != nil {
-		a.ParallelToolCalls = *r.ParallelToolCalls
+	if r.tooling.ParallelToolCalls != nil {
+		a.ParallelToolCalls = *r.tooling.ParallelToolCalls
 	}
 	if r.ReasoningEffort != "" {
 		a.Reasoning.Effort = &r.ReasoningEffort
@@ -159,13 +159,13 @@ func (r *Request) response(h Head) Response {
 	if r.format == nil {
 		a.Text.Format = json.RawMessage(`{"type":"text"}`)
 	}
-	switch c := r.ToolChoice; {
+	switch c := r.tooling.ToolChoice; {
 	case c.Name != "":
 		a.ToolChoice = functionChoice{"function", c.Name}
 	case c.Mode != "":
 		a.ToolChoice = c.Mode
 	}
-	for _, t := range r.Tools {
+	for _, t := range r.tooling.Tools {
 		a.Tools = append(a.Tools, functionTool{"function", t.Name, t.Description, t.Parameters, t.Strict != nil && *t.Strict})
 	}
 	return a
