@@ -1,6 +1,7 @@
 // Asks for responses with OpenAI's own client and its helpers. Prints a line for each.
+import { isDeepStrictEqual } from 'node:util';
 import OpenAI from 'openai';
-import { zodTextFormat } from 'openai/helpers/zod';
+import { zodResponsesFunction, zodTextFormat } from 'openai/helpers/zod';
 import { z } from 'zod';
 
 const client = new OpenAI({ baseURL: `${process.env.TOKENFUSE_URL}/v1`, apiKey: 'anonymous', maxRetries: 0 });
@@ -38,6 +39,33 @@ for (const ask of [(r) => client.responses.create(r), (r) => client.responses.pa
   input.push(...output, { role: 'user', content: '[[think]] More' });
 }
 show('turns', (await client.responses.create({ model: 'ask', input })).output_text.match(/messages \d+/)[0]);
+
+// Calls of functions, of which one is answered after the other and several at a time.
+const weather = zodResponsesFunction({ name: 'get_weather', parameters: z.object({ city: z.string() }) });
+const plain = { type: 'function', name: 'get_weather', strict: true, parameters: weather.parameters };
+const agent = async (name, ask, tool, question) => {
+  const turns = [{ role: 'user', content: question }];
+  let calls, asked = 0, answer;
+  do {
+    answer = await ask({ model: 'ask', input: turns, tools: [tool] });
+    calls = answer.output.filter((item) => item.type === 'function_call');
+    turns.push(...answer.output, ...calls.map(({ call_id }, i) => ({ type: 'function_call_output', call_id, output: `${17 + i} degrees` })));
+    asked += calls.filter((c) => typeof (c.parsed_arguments ?? JSON.parse(c.arguments)).city === 'string').length;
+  } while (calls.length > 0);
+  show(name, [asked, answer.output_text.match(/figures: [\d, ]+/)[0], isDeepStrictEqual(answer.tools, [plain])]);
+};
+await agent('tools', (r) => client.responses.create(r), plain, 'The weather?');
+await agent('tools streamed', (r) => client.responses.stream(r).finalResponse(), plain, '[[tools:2]] The weather?');
+await agent('tools parsed', (r) => client.responses.parse(r), weather, '[[tools:2]] The weather?');
+await same('call', { input: 'The weather?', tools: [plain] });
+await same('forced', { tools: [plain], tool_choice: { type: 'function', name: 'get_weather' } });
+
+// A picture, and as much reasoning as there is.
+const image = { type: 'input_image', detail: 'low', image_url: 'data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs=' };
+const seen = await client.responses.create({ model: 'ask', input: [{ role: 'user', content: [{ type: 'input_text', text: 'What?' }, image] }] });
+show('image', seen.output_text.match(/picture of \d+ x \d+/)[0]);
+const { data, response } = await client.responses.create({ ...request, reasoning: { effort: 'high', summary: 'auto' } }).withResponse();
+show('effort', [data.reasoning.effort, data.usage.output_tokens_details.reasoning_tokens, response.headers.get('x-input-cut')]);
 
 // Refusals and failures.
 await failed('reference', client.responses.create({ model: 'ask', input: [{ type: 'item_reference', id: whole.output[0].id }] }));

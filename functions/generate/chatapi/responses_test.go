@@ -108,6 +108,33 @@ func TestSettleResponses(t *testing.T) {
 	}
 }
 
+// A call of a function is an answer: it is told event by event, and uses the quota.
+func TestResponsesCall(t *testing.T) {
+	t.Parallel()
+	eachWay(t, both, func(t *testing.T, stream bool) {
+		g := newRig(t, func(yaml string) string {
+			return strings.Replace(yaml, "quota: {capacity: 3,", "allow: [tools], quota: {capacity: 3,", 1)
+		})
+		g.freeze(0)
+		token := g.token("123", "")
+		const tools = `,"tools":[{"type":"function","name":"get_weather","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}]}`
+		a := g.respond(token, strings.TrimSuffix(cvResponse("The weather?", stream), "}")+tools)
+		check.Must(t, a.status == http.StatusOK, "%d %s", a.status, a.body)
+		var r map[string]any
+		if stream {
+			types, last := eventsOf(t, a.body)
+			check.Diff(t, cmp.Diff([]string{"created", "in_progress", "output_item.added", "function_call_arguments.delta",
+				"function_call_arguments.done", "output_item.done", "completed"}, types), "events")
+			r = last["response"].(map[string]any)
+		} else {
+			check.OK(t, json.Unmarshal([]byte(a.body), &r))
+		}
+		call := r["output"].([]any)[0].(map[string]any)
+		check.That(t, call["type"] == "function_call" && call["name"] == "get_weather" && call["arguments"] == `{"city":"text"}` && call["call_id"] != "" && r["notice"] == nil, "%v", r)
+		g.wantSettled(token, settled{paysBilled, 1, hasBilled, ledger.Completed}, g.upstream.Calls()[0].Billed)
+	})
+}
+
 // An answer says what was said, in one piece and as the last event of a stream, and in its
 // headers what chat completions say.
 func TestResponses(t *testing.T) {
