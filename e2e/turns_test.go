@@ -60,7 +60,7 @@ func TestOpenAITurns(t *testing.T) {
 		`/v1/: ["ask",` + answer + `]`, `//v1: ["ask",` + answer + `]`, `/v1//: ["ask",` + answer + `]`,
 		`no such model: ["NotFoundError","model_not_found","There is no model gpt-4.1. See /v1/models."]`,
 		`no /v1: ["NotFoundError","not_found","There is nothing at this address.` + where + `"]`,
-		`embeddings: ["NotFoundError","not_found","The embeddings API is not served here.` + where + `"]`,
+		`embeddings: ["BadRequestError","invalid_value","ask answers with text: ask it at ` + d.url + `/v1/chat/completions."]`,
 		`responses: ["NotFoundError","not_found","Nothing is stored here, so nothing can be asked of a response.` + where + `"]`,
 		`completions: ["NotFoundError","not_found","The completions API is not served here.` + where + `"]`,
 		`tools: ["BadRequestError","unsupported_parameter","This endpoint has no tools: tools is not supported."]`,

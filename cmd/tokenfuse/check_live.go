@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
+	"github.com/tokenfuse/tokenfuse/internal/count"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
@@ -90,9 +91,12 @@ func (c *checkCommand) live(ctx context.Context, s streams, p *policy.Policy) (*
 		if err != nil {
 			return nil, err
 		}
-		counted := int64(t.PerReply() + t.PerMessage() + t.Count(liveText))
-		atMost = price.Sum(atMost, m.Prices.WorstCase(counted, liveCap))
-		all.Models = append(all.Models, &liveModel{Model: m.Name, Provider: m.Provider.Name, ID: m.ID, Counted: counted, Exact: t.Exact(), Cap: liveCap, Problems: []string{}, Notes: []string{}})
+		counted, most := liveInput(t, m), int64(liveCap)
+		if m.Embeds {
+			most = 0
+		}
+		atMost = price.Sum(atMost, m.Prices.WorstCase(counted, most))
+		all.Models = append(all.Models, &liveModel{Model: m.Name, Provider: m.Provider.Name, ID: m.ID, Counted: counted, Exact: t.Exact(), Cap: most, Problems: []string{}, Notes: []string{}})
 	}
 	all.AtMost = atMost.String()
 	if !s.json {
@@ -104,6 +108,15 @@ func (c *checkCommand) live(ctx context.Context, s streams, p *policy.Policy) (*
 	}
 	calls.Wait()
 	return all, ctx.Err()
+}
+
+// liveInput is how many tokens a call to m has, by t.
+func liveInput(t *tokens.Tokenizer, m *policy.Model) int64 {
+	of := count.Model{Tokenizer: t, Kind: m.Provider.Kind, ID: m.ID}
+	if m.Embeds {
+		return of.Text(liveText)
+	}
+	return int64(t.PerReply()) + of.Message(openai.Message{Content: liveText})
 }
 
 // liveParts are what providers are made of: the keys where they are kept, and AWS's
@@ -130,6 +143,10 @@ func (l *liveModel) try(ctx context.Context, parts chatapi.Parts, m *policy.Mode
 	calls, err := parts.Provider(ctx, m.Provider)
 	if err != nil {
 		l.problem("its provider cannot be called: %v", err)
+		return
+	}
+	if m.Embeds {
+		l.embed(ctx, calls, m)
 		return
 	}
 	answer, err := calls.Call(ctx, provider.Request{
@@ -164,6 +181,22 @@ func (l *liveModel) try(ctx context.Context, parts chatapi.Parts, m *policy.Mode
 		}
 	}
 	l.judge(m, t, text, usage)
+}
+
+// embed asks for a vector.
+func (l *liveModel) embed(ctx context.Context, p provider.Provider, m *policy.Model) {
+	answer, err := provider.Embed(ctx, p, provider.EmbedRequest{Extra: m.Extra,
+		EmbeddingRequest: openai.EmbeddingRequest{Model: m.ID, Input: []string{liveText}, EncodingFormat: openai.Base64}})
+	if err != nil {
+		l.failed(m, err)
+	}
+	switch usage := answer.Usage; {
+	case usage != nil:
+		l.Reported, l.USD = &usage.Input, new(m.Prices.Cost(*usage).String())
+		l.judgeInput(m, usage.Input)
+	case err == nil:
+		l.problem("no usage is reported: each call counts as many tokens as we do")
+	}
 }
 
 func (l *liveModel) problem(format string, args ...any) {
@@ -212,7 +245,7 @@ func (l *liveModel) judge(m *policy.Model, t *tokens.Tokenizer, text *tokens.Run
 	} else {
 		l.Reported, l.Output, l.USD = &usage.Input, &usage.Output, new(m.Prices.Cost(*usage).String())
 		made = max(made, usage.Output)
-		l.judgeInput(usage.Input)
+		l.judgeInput(m, usage.Input)
 		if t.Exact() && int64(text.Count()) > usage.Output {
 			l.problem("%d tokens of output came and %d are reported", text.Count(), usage.Output)
 		}
@@ -226,13 +259,13 @@ func (l *liveModel) judge(m *policy.Model, t *tokens.Tokenizer, text *tokens.Run
 }
 
 // judgeInput compares what was counted with what is reported.
-func (l *liveModel) judgeInput(reported int64) {
+func (l *liveModel) judgeInput(m *policy.Model, reported int64) {
 	if reported == l.Counted || !l.Exact && reported < l.Counted {
 		return
 	}
 	var fitting []string
 	for _, name := range tokens.Names() {
-		if t, err := tokens.New(name); err == nil && t.Exact() && int64(t.PerReply()+t.PerMessage()+t.Count(liveText)) == reported {
+		if t, err := tokens.New(name); err == nil && t.Exact() && liveInput(t, m) == reported {
 			fitting = append(fitting, name)
 		}
 	}

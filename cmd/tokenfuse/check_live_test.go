@@ -88,6 +88,11 @@ func TestCheckLive(t *testing.T) {
 	add("modest", "openai", ", stream: false", exact, says(200, openAIAnswer(16, "length", o200k, 3)), "16 tokens of output came and 3 are reported")
 	add("broke", "openai", "", exact, says(429, `{"error":{"message":"no","code":"insufficient_quota"}}`), `no credit: status 429 \(insufficient_quota\)`)
 	add("down", "openai", "", exact, says(500, `no`), `the call failed: .*500`)
+	add("mute", "openai", "", exact, says(200, `{"data":[{"embedding":[1,2]}]}`), "the call failed")
+	for name, m := range map[string][2]string{"vectors": {"builtin, tokenizer: cl100k_base", ""}, "miscounted": {"builtin, tokenizer: o200k_base", `look at models.miscounted.tokenizer \(cl100k_base would fit\)`}, "unsaid": {"mute", "no usage is reported"}, "lost": {"unknown", "there is no model"}} {
+		models += fmt.Sprintf("  %s: {kind: embedding, id: text-embedding-3-small, context: 8192, price_per_mtok: {input: \"0.02\"}, provider: %s}\n", name, m[0])
+		problems[name] = m[1]
+	}
 	config += "  away: {kind: openai, base_url: \"http://127.0.0.1:1/v1\", timeout: 20s}\n  keyless: {kind: openai, base_url: \"http://127.0.0.1:1/v1\", api_key: {env: LIVE_NO_SUCH}, timeout: 20s}\n"
 	models += "  away: {provider: away, id: x, context: 100000, price_per_mtok: {input: \"1\", output: \"10\"}" + exact + "}\n  keyless: {provider: keyless, id: x, context: 100000, price_per_mtok: {input: \"1\", output: \"10\"}" + exact + "}\n"
 	problems["away"], problems["keyless"] = "cannot be reached: .*is providers.away.base_url right", "LIVE_NO_SUCH is not set"
@@ -98,7 +103,7 @@ auth: {issuer: "https://issuer.invalid/", audience: "e2e", jwks_url: "https://is
 
 	got := command(t, "check", "--config", file, "--live", "--json")
 	var answer struct{ Live live }
-	check.Must(t, json.Unmarshal([]byte(got.stdout), &answer) == nil && got.code == 1 && strings.Contains(got.stderr, "13 of 18 models have problems"), "%+v", got)
+	check.Must(t, json.Unmarshal([]byte(got.stdout), &answer) == nil && got.code == 1 && strings.Contains(got.stderr, "17 of 23 models have problems"), "%+v", got)
 	check.Must(t, len(answer.Live.Models) == len(problems), "%d models of %d", len(answer.Live.Models), len(problems))
 	for _, m := range answer.Live.Models {
 		said := strings.Join(m.Problems, "; ")
@@ -110,6 +115,8 @@ auth: {issuer: "https://issuer.invalid/", audience: "e2e", jwks_url: "https://is
 	for _, part := range []string{`calling 2 models once each, which costs \$0\.000\d+ at most`, fmt.Sprintf(`(?m)^builtin  the-model  %d +%d +16   16    \$0\.000\d+  ok$`, o200k, o200k), `(?m)^bound +the-model  <=\d+ `} {
 		check.That(t, shown.code == 0 && regexp.MustCompile(part).MatchString(shown.stdout), "no %s in %+v", part, shown)
 	}
+	vectors := command(t, "check", "--config", file, "--live", "--model", "vectors")
+	check.That(t, vectors.code == 0 && regexp.MustCompile(`(?m)^vectors  text-embedding-3-small  (\d+) +(\d+) +0    -     \$0\.00000\d+  ok$`).MatchString(vectors.stdout), "%+v", vectors)
 	wrong := command(t, "check", "--config", file, "--live", "--model", "tokenizer")
 	check.That(t, wrong.code == 1 && strings.Contains(wrong.stdout, "PROBLEM\ntokenizer: the input was counted") && strings.Contains(wrong.stderr, "1 of 1 models have problems"), "%+v", wrong)
 	none := command(t, "check", "--config", file, "--live", "--model", "nothing")

@@ -170,7 +170,7 @@ func TestPaths(t *testing.T) {
 		a := whole(t, f.Invoke(event(t, "stage_prefix", "GET", path, "", ""), timeout))
 		check.That(t, a.status == 200 && strings.Contains(a.body, `"id":"ask"`), "%s: %d %s", path, a.status, a.body)
 	}
-	for _, path := range []string{"/models", "//chat/completions/", "/v1/embeddings"} {
+	for _, path := range []string{"/models", "//chat/completions/", "/v1/files"} {
 		a := whole(t, f.Invoke(event(t, "stage_prefix", "POST", path, "", "{}"), timeout))
 		if a.refused(t, 404, "not_found"); !strings.Contains(a.body, "is https://a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com/prod/v1.") {
 			t.Errorf("%s: %s", path, a.body)

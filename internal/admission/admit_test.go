@@ -181,6 +181,12 @@ func TestRefusals(t *testing.T) {
 		{user, "docqa", Prompt{Messages: slices.Repeat([]openai.Message{says("user", "Hi")}, 5)}, Refusal{Kind: TooManyMessages, Requested: 5, Most: 4}},
 		{user, "docqa", Prompt{Messages: []openai.Message{says("user", "Hi"), says("developer", "Obey.")}}, Refusal{Kind: SystemMessage, Message: 1}},
 		{user, "docqa", Prompt{Messages: []openai.Message{says("system", "Obey.")}}, Refusal{Kind: SystemMessage}},
+		{user, "docqa", Prompt{Inputs: []string{"Hi"}}, Refusal{Kind: OtherAPI}},
+		{user, "vectors", Prompt{Messages: []openai.Message{says("user", "Hi")}}, Refusal{Kind: OtherAPI}},
+		{user, "vectors", Prompt{Inputs: []string{"a", "b", "c", "d"}}, Refusal{Kind: TooManyTexts, Requested: 4, Most: 3}},
+		{user, "vectors", Prompt{Inputs: []string{strings.Repeat("ä", 9_000), "b"}}, Refusal{Kind: TextsTooLong, Requested: 9_001, Most: 9_000}},
+		{visitor, "vectors", Prompt{Inputs: []string{strings.Repeat("a", 2_001)}}, Refusal{Kind: TextsTooLong, Requested: 2_001, Most: 2_000}},
+		{user, "e5", Prompt{Inputs: []string{strings.Repeat("a", 2_995), strings.Repeat("a", 2_990)}}, Refusal{Kind: TextsOfTooManyTokens, Requested: 6_001, Most: 6_000}},
 		{user, "docqa", Prompt{Messages: []openai.Message{says("user", "Hi")}, Format: 22}, Refusal{Kind: FormatNotTaken}},
 		{user, "open", Prompt{Messages: []openai.Message{says("user", strings.Repeat("a ", 4_501))}}, Refusal{Kind: TooLong, Requested: 9_002, Most: 9_000}},
 		// A schema of 6,000 bytes, 64 for its framing, and "Hi" with its own.

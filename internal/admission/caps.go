@@ -46,6 +46,12 @@ func (c *Call) Images() int { return amount(c.Messages).Images }
 // Cap holds a prompt against the caps. An anonymous caller's input is cut to fit;
 // anybody else's is refused if it does not.
 func (o *Offer) Cap(p Prompt) (*Call, *Refusal) {
+	if o.Feature.Model.Embeds != (p.Inputs != nil) {
+		return nil, &Refusal{Kind: OtherAPI}
+	}
+	if p.Inputs != nil {
+		return o.embed(p.Inputs)
+	}
 	tier, feature := o.tier, o.Feature
 	anonymous := tier.Name == policy.Anonymous
 	if n := int64(len(p.Messages)); n > tier.MaxMessages && !anonymous {

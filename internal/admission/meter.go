@@ -67,9 +67,10 @@ func (m *Meter) believes(u *price.Usage) bool {
 	if u == nil {
 		return false
 	}
-	if u.Total() > m.Model.Context {
+	texts := max(1, int64(len(m.admission.Call.Inputs))) // each has a context of its own
+	if u.Total() > texts*m.Model.Context {
 		m.log().Error("the provider reported more usage than the model's context holds: the report is not believed",
-			"reported_tokens", u.Total(), "context", m.Model.Context)
+			"reported_tokens", u.Total(), "context", m.Model.Context, "texts", texts)
 		return false
 	}
 	return true

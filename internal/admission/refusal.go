@@ -40,6 +40,11 @@ const (
 	EffortNotTaken   Kind = "effort not taken"    // of reasoning, and callers cannot choose it
 	EffortNotOffered Kind = "effort not offered"  // but one of Offered could be chosen
 
+	OtherAPI             Kind = "other API"                // the feature makes vectors, and something else was asked for, or the reverse
+	TooManyTexts         Kind = "too many texts"           // to embed: Requested, of at most Most
+	TextsTooLong         Kind = "texts too long"           // Requested characters, of at most Most
+	TextsOfTooManyTokens Kind = "texts of too many tokens" // likewise
+
 	// Fuse, pools and limits. What was taken has been given back.
 
 	Blocked        Kind = "blocked"         // the caller is, Until a time
@@ -56,6 +61,7 @@ const (
 // Kinds are all of them, for whoever must have an answer to each.
 var Kinds = []Kind{NoSuchFeature, FeatureClosed, TooManyMessages, SystemMessage, FormatNotTaken, TooLong, TooManyTokens, NothingFits,
 	ToolsNotTaken, ToolsClosed, ToolsFixed, TooManyTools, ToolNotOffered, ImagesNotTaken, ImagesClosed, ImageURLNotTaken, TooManyImages, EffortNotTaken, EffortNotOffered,
+	OtherAPI, TooManyTexts, TextsTooLong, TextsOfTooManyTokens,
 	Blocked, SwitchedOff, ChallengeDue, PassUsedUp, OverLimit, TooManyOpen, CeilingReached, StoreDown, CallerLeft}
 
 // Refusal says why a call is not made, in figures. Which of them are set is up to the

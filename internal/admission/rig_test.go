@@ -34,7 +34,11 @@ providers:
 models:
   small: {provider: main, id: test-model, tokenizer: o200k_base, context: 1000000, image_tokens: {low: 85, high: 1000}, price_per_mtok: {input: "0.40", cached_input: "0.10", output: "1.60"}}
   big:   {provider: main, id: big-model, tokenizer: upper_bound, context: 1000000, image_tokens: {low: 100, high: 900}, price_per_mtok: {input: "1.60", output: "6.40"}}
+  exact: {kind: embedding, provider: main, id: text-embedding-3-small, tokenizer: cl100k_base, context: 100, price_per_mtok: {input: "0.02"}}
+  rough: {kind: embedding, provider: main, id: e5, context: 100, price_per_mtok: {input: "0.02"}}
 features:
+  vectors: {model: exact, max_inputs: 3}
+  e5:    {model: rough}
   docqa: {model: small, fallback: big, system: "You answer questions.", max_output_tokens: 800}
   open:  {model: small, max_output_tokens: 800, allow: [system, response_format]}
   cv:    {model: small, system: "You write CVs.", max_output_tokens: 2000, tiers: [user], quota: {capacity: 1, per: 24h}}

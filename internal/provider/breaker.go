@@ -60,6 +60,16 @@ func (b *breaker) Call(ctx context.Context, req Request) (Answer, error) {
 	return &watched{Answer: a, done: done}, nil
 }
 
+func (b *breaker) Embed(ctx context.Context, req EmbedRequest) (Embedded, error) {
+	done, err := b.circuit.Allow()
+	if err != nil {
+		return Embedded{}, &Error{Failure: Unreachable, Err: ErrDown}
+	}
+	e, err := Embed(ctx, b.provider, req)
+	done(err)
+	return e, err
+}
+
 // watched reports how its answer ends.
 type watched struct {
 	Answer

@@ -26,7 +26,7 @@ const (
 var faults = func() map[string]Fault {
 	known := map[string]Fault{}
 	for code, words := range map[Fault]string{
-		TooLong:           "contextlengthexceeded contextwindowexceeded contextwindowexceedederror modelcontextwindowexceeded exceedcontextsizeerror requesttoolarge inputtoolong prompttoolong",
+		TooLong:           "contextlengthexceeded contextwindowexceeded contextwindowexceedederror modelcontextwindowexceeded exceedcontextsizeerror requesttoolarge maxtokensperrequest inputtoolong prompttoolong",
 		FilteredContent:   "contentfilter contentfiltered contentpolicyviolation contentpolicyviolationerror responsibleaipolicyviolation datainspectionfailed moderationblocked prohibitedcontent contentblocked refusal modelrefusal safety sensitive 1301",
 		ForbiddenPrompt:   "invalidprompt",
 		LongString:        "stringabovemaxlength",

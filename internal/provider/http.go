@@ -113,20 +113,36 @@ func newHTTPClient() *http.Client {
 // whatever ended it: nothing was billed. In every other case that leaves doubt the
 // request counts as sent.
 func (a *api) call(ctx context.Context, content any, req Request) (Answer, error) {
+	resp, callCtx, cancel, err := a.post(ctx, a.endpoint, content, req)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := a.open(ctx, callCtx, cancel, resp)
+	if err != nil {
+		cancel()
+		resp.Body.Close()
+		return nil, err
+	}
+	return answer, nil
+}
+
+// post sends the request, and gives the head of its answer with the context of the request,
+// which ends it.
+func (a *api) post(ctx context.Context, endpoint string, content any, req Request) (*http.Response, context.Context, context.CancelFunc, error) {
 	body, err := encodeJSON(content)
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return nil, unsent(err)
+		return nil, nil, nil, unsent(err)
 	}
 
 	var sent atomic.Bool
 	callCtx, cancel := context.WithCancel(watchSent(ctx, &sent))
-	httpReq, err := http.NewRequestWithContext(callCtx, http.MethodPost, a.endpoint, bytes.NewReader(body))
+	httpReq, err := http.NewRequestWithContext(callCtx, http.MethodPost, endpoint, bytes.NewReader(body))
 	if err != nil {
 		cancel()
-		return nil, unsent(errors.New("cannot make the request"))
+		return nil, nil, nil, unsent(errors.New("cannot make the request"))
 	}
 	httpReq.Header = a.header.Clone()
 	req.Trace.SetHeader(httpReq.Header)
@@ -140,18 +156,12 @@ func (a *api) call(ctx context.Context, content any, req Request) (Answer, error
 	if err != nil {
 		cancel()
 		if !sent.Load() {
-			return nil, unsent(err)
+			return nil, nil, nil, unsent(err)
 		}
-		return nil, failed(ctx, 0, false, err)
+		return nil, nil, nil, failed(ctx, 0, false, err)
 	}
 	req.answered(resp)
-	answer, err := a.open(ctx, callCtx, cancel, resp)
-	if err != nil {
-		cancel()
-		resp.Body.Close()
-		return nil, err
-	}
-	return answer, nil
+	return resp, callCtx, cancel, nil
 }
 
 // watchSent sets sent, and takes it back while a request made with the context that
@@ -179,12 +189,8 @@ func encodeJSON(v any) ([]byte, error) {
 // the reverse. ctx is the caller's; callCtx and cancel are those of the request.
 func (a *api) open(ctx, callCtx context.Context, cancel context.CancelFunc, resp *http.Response) (Answer, error) {
 	status := resp.StatusCode
-	if status >= 300 {
-		said := readBriefly(resp.Body, cancel)
-		return nil, refused(status, errorCode(said), a.billsErrors).blame(said)
-	}
-	if status < 200 {
-		return nil, failed(ctx, status, false, errStatus)
+	if err := a.status(ctx, resp, cancel); err != nil {
+		return nil, err
 	}
 	begun := new(atomic.Bool)
 	body := &arrival{resp.Body, begun}
@@ -212,6 +218,18 @@ func (a *api) open(ctx, callCtx context.Context, cancel context.CancelFunc, resp
 		err = errNoAnswer
 	}
 	return nil, failed(ctx, status, begun.Load(), err)
+}
+
+// status is the *Error of an answer that is none, by its status.
+func (a *api) status(ctx context.Context, resp *http.Response, cancel context.CancelFunc) error {
+	switch status := resp.StatusCode; {
+	case status >= 300:
+		said := readBriefly(resp.Body, cancel)
+		return refused(status, errorCode(said), a.billsErrors).blame(said)
+	case status < 200:
+		return failed(ctx, status, false, errStatus)
+	}
+	return nil
 }
 
 // arrival is the body of an answer. It tells when some of it has arrived.

@@ -10,7 +10,7 @@ import (
 
 // OpenAIConfig says where an OpenAI-compatible provider is.
 type OpenAIConfig struct {
-	BaseURL string // without /chat/completions, such as https://api.openai.com/v1; its query goes with each call
+	BaseURL string // without /chat/completions and the like, such as https://api.openai.com/v1; its query goes with each call
 	APIKey  string // "": none is sent
 	// KeyHeader is the header that the key is sent in, as it is; "" means Authorization, as
 	// a bearer token.
@@ -28,10 +28,11 @@ type OpenAIConfig struct {
 	HTTPClient *http.Client
 }
 
-// OpenAI calls a server that speaks OpenAI's chat completions. It is safe for
+// OpenAI calls a server that speaks OpenAI's chat completions and embeddings. It is safe for
 // concurrent use.
 type OpenAI struct {
 	api
+	embeddings      string // where vectors are asked for
 	noStreamOptions bool
 }
 
@@ -57,7 +58,8 @@ func NewOpenAI(cfg OpenAIConfig) (*OpenAI, error) {
 	}
 	a.whole = parseCompletionWhole
 	a.events = func(r *eventReader) events { return &completionChunks{events: r} }
-	return &OpenAI{a, cfg.NoStreamOptions}, nil
+	base, err := parseBaseURL(cfg.BaseURL)
+	return &OpenAI{a, base.JoinPath("embeddings").String(), cfg.NoStreamOptions}, err
 }
 
 // Call sends one request; ctx bounds the whole answer, to its last part.

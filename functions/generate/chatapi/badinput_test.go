@@ -345,7 +345,7 @@ func TestBadRequests(t *testing.T) {
 	}{
 		{"root", post("/"), openai.NotFound},
 		{"unknown route", post("/v1/completions"), openai.NotFound},
-		{"unknown route, GET", method("GET", "/v1/embeddings"), openai.NotFound},
+		{"unknown route, GET", method("GET", "/v1/files"), openai.NotFound},
 		{"without v1", post("/chat/completions"), openai.NotFound},
 		{"case of the route", post("/v1/Chat/completions"), openai.NotFound},
 		{"v1 alone", method("GET", "/v1/"), openai.NotFound},

@@ -18,6 +18,9 @@ func (x *exchange) blamed(p *provider.Error) *openai.Error {
 	switch p.Fault {
 	case provider.TooLong:
 		param, says = "messages", "The conversation is too long for the model. A shorter one may fit."
+		if x.embedding != nil {
+			says = "A text, or all of them together, is too long for the model. Shorter or fewer ones may fit."
+		}
 	case provider.FilteredContent:
 		param, says = "messages", "The content filter of the model refused the request. It will refuse the same again."
 	case provider.ForbiddenPrompt:
@@ -36,12 +39,15 @@ func (x *exchange) blamed(p *provider.Error) *openai.Error {
 		}
 	case provider.WrongValue:
 		// Messages are as we wrote them.
-		if theirs && param != "" && param != "messages" {
+		if theirs && param != "" && param != "messages" && param != "input" {
 			says = "The model does not take this value of " + what + "."
 		}
 	}
 	if says == "" {
 		return nil
+	}
+	if x.embedding != nil && param == "messages" {
+		param = "input"
 	}
 	e := openai.Errorf(openai.Code(p.Fault), param, "%s %s", says, x.entry.taken())
 	e.Upstream = p.Status
@@ -51,6 +57,9 @@ func (x *exchange) blamed(p *provider.Error) *openai.Error {
 // has reports whether the caller has set a field that goes to the provider; "" is any but
 // the messages.
 func (x *exchange) has(param string) bool {
+	if e := x.embedding; e != nil {
+		return param == "input" || param == "encoding_format" || (param == "dimensions" || param == "") && e.Dimensions > 0
+	}
 	r := x.req
 	switch param {
 	case "messages":

@@ -619,7 +619,7 @@ func TestElsewhere(t *testing.T) {
 	for path, what := range map[string]string{
 		"/chat/completions": "There is nothing at this address.", "/models": "There is nothing at this address.", "/v1": "There is nothing at this address.",
 		"/v1/v1/chat/completions": "There is nothing at this address.", "/openai/deployments/open/chat/completions": "There is nothing at this address.",
-		"/v1/embeddings": "The embeddings API is not served here.", "/embeddings/": "The embeddings API is not served here.",
+		"/embeddings/":    "There is nothing at this address.",
 		"/v1/completions": "The completions API is not served here.", "/responses": "There is nothing at this address.",
 		"/v1//responses/x": "Nothing is stored here, so nothing can be asked of a response.", "/v1/images/generations": "The images API is not served here.",
 		"/v1/messages": "The messages API is not served here.", "/api/generate": "The generate API is not served here.",

@@ -48,8 +48,9 @@ type modelObject struct {
 	Created         int64  `json:"created"`
 	OwnedBy         string `json:"owned_by"`
 	MaxInputChars   *int64 `json:"max_input_chars"` // null: there is no such cap
-	MaxMessages     int64  `json:"max_messages"`
-	MaxOutputTokens int64  `json:"max_output_tokens"`
+	MaxMessages     int64  `json:"max_messages,omitempty"`
+	MaxOutputTokens int64  `json:"max_output_tokens,omitempty"`
+	MaxInputs       int64  `json:"max_inputs,omitempty"` // of a feature that makes embeddings, which has neither of those
 }
 
 // modelOf shows a feature that is open to a caller.
@@ -59,7 +60,10 @@ func (h *Handler) modelOf(id identity, feature string) modelObject {
 		m.MaxInputChars = &most
 	}
 	if o, refusal := h.admission.Offer(id.Caller, feature); refusal == nil {
-		m.MaxOutputTokens = o.MaxOutput()
+		m.MaxOutputTokens, m.MaxInputs = o.MaxOutput(), o.Feature.MaxInputs
+	}
+	if m.MaxInputs > 0 {
+		m.MaxMessages = 0
 	}
 	return m
 }

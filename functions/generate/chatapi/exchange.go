@@ -26,6 +26,7 @@ type exchange struct {
 	entry     *entry
 	identity  identity
 	req       *openai.ChatRequest
+	embedding *openai.EmbeddingRequest // instead of req and form
 	form      form
 	admission *admission.Admission
 	meter     admission.Meter // of whoever was asked last
@@ -33,12 +34,19 @@ type exchange struct {
 	settled   bool
 }
 
-// exchange calls, settles and answers.
-func (h *Handler) exchange(w http.ResponseWriter, r *http.Request, e *entry, id identity, req *openai.ChatRequest, f form, a *admission.Admission) *openai.Error {
+// newExchange is the exchange of an admitted call, which settles it: on every way out.
+func (h *Handler) newExchange(w http.ResponseWriter, r *http.Request, e *entry, id identity, a *admission.Admission) *exchange {
 	ctx, rc := r.Context(), http.NewResponseController(w)
 	_ = rc.SetWriteDeadline(a.Call.End.Add(stallMargin)) // not every writer has one
-	x := &exchange{h: h, w: w, rc: rc, ctx: ctx, entry: e, identity: id, req: req, form: f, admission: a, meter: a.Meter(ctx, a.Call.Candidates[0]), called: time.Now()}
-	defer x.settle() // on every way out, a panic included
+	return &exchange{h: h, w: w, rc: rc, ctx: ctx, entry: e, identity: id, admission: a, meter: a.Meter(ctx, a.Call.Candidates[0]), called: time.Now()}
+}
+
+// exchange calls, settles and answers.
+func (h *Handler) exchange(w http.ResponseWriter, r *http.Request, e *entry, id identity, req *openai.ChatRequest, f form, a *admission.Admission) *openai.Error {
+	x := h.newExchange(w, r, e, id, a)
+	x.req, x.form = req, f
+	defer x.settle() // a panic included
+	ctx, rc := x.ctx, x.rc
 	callCtx, cancel := context.WithDeadline(ctx, a.Call.End)
 	defer cancel()
 	x.out.w, x.out.rc, x.out.begin, x.out.leave = w, rc, x.begin, cancel

@@ -98,7 +98,9 @@ func policyHeader(list []limits.Limit) string {
 
 // callHeaders tell what the caps have done to the request.
 func callHeaders(h http.Header, c *admission.Call) {
-	h.Set("X-Max-Output-Tokens", strconv.FormatInt(c.MaxOutput, 10))
+	if c.MaxOutput > 0 { // embeddings have no output
+		h.Set("X-Max-Output-Tokens", strconv.FormatInt(c.MaxOutput, 10))
+	}
 	if c.Cut.Characters > 0 {
 		h.Set("X-Input-Truncated", strconv.Itoa(c.Cut.Characters)) // older than X-Input-Cut, which says it, too
 	}

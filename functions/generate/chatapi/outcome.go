@@ -61,6 +61,19 @@ func (h *Handler) refused(r *http.Request, x *admission.Refusal, id identity, fe
 	case admission.EffortNotOffered:
 		return openai.Errorf(openai.UnsupportedValue, "reasoning_effort", "reasoning_effort must be %s.", oneOf(x.Offered))
 
+	case admission.OtherAPI:
+		does, where := "answers with text", "/chat/completions"
+		if h.Policy.Features[feature].Model.Embeds {
+			does, where = "makes embeddings", "/embeddings"
+		}
+		return openai.Errorf(openai.InvalidValue, "model", "%s %s: ask it at %s/v1%s.", feature, does, h.base(r), where)
+	case admission.TooManyTexts:
+		return openai.Errorf(openai.InputTooLong, "input", "There are %d texts; at most %d are allowed.", x.Requested, x.Most)
+	case admission.TextsTooLong:
+		return openai.Errorf(openai.InputTooLong, "input", "The texts have %d characters together; at most %d are allowed. Nothing is cut off them.", x.Requested, x.Most)
+	case admission.TextsOfTooManyTokens:
+		return openai.Errorf(openai.InputTooLong, "input", "The texts have %d tokens together; at most %d are allowed.", x.Requested, x.Most)
+
 	case admission.Blocked:
 		e := openai.Errorf(openai.IdentityBlocked, "", "You are blocked until %s.", x.Until.UTC().Format("2 January 2006 15:04:05 UTC"))
 		e.BlockedUntil = x.Until

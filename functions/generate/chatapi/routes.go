@@ -16,6 +16,7 @@ type route func(*Handler, http.ResponseWriter, *http.Request, *entry) *openai.Er
 const (
 	chatRoute      = "/v1/chat/completions"
 	responsesRoute = "/v1/responses"
+	embedRoute     = "/v1/embeddings"
 	modelsRoute    = "/v1/models"
 	modelRoute     = "/v1/models/{id}"
 )
@@ -24,6 +25,7 @@ const (
 var routes = map[string]map[string]route{
 	chatRoute:      {http.MethodPost: (*Handler).chat},
 	responsesRoute: {http.MethodPost: (*Handler).respond},
+	embedRoute:     {http.MethodPost: (*Handler).embeddings},
 	modelsRoute:    {http.MethodGet: (*Handler).models},
 	modelRoute:     {http.MethodGet: (*Handler).model},
 	"/v1/limits":   {http.MethodGet: (*Handler).limits},
@@ -73,7 +75,7 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *entry) *opena
 
 // notServed are the APIs of model servers that clients ask for here, by the first part
 // of their paths after any version.
-var notServed = []string{"completions", "embeddings", "images", "audio", "moderations", "files", "batches",
+var notServed = []string{"completions", "images", "audio", "moderations", "files", "batches",
 	"assistants", "threads", "realtime", "messages", "generate", "rerank"}
 
 // elsewhere tells who asks for what is not here where to go.

@@ -34,11 +34,17 @@ func (e *entry) span() (attrs []slog.Attr) {
 		return attrs
 	}
 	add("provider_request_id", a.requestID)
-	add("gen_ai.operation.name", "chat")
+	operation := "chat"
+	if a.model.Embeds {
+		operation = "embeddings"
+	}
+	add("gen_ai.operation.name", operation)
 	add("gen_ai.provider.name", providerName(a.model.Provider.Kind, a.server))
 	add("gen_ai.request.model", a.model.ID)
 	add("server.address", a.server)
-	attrs = append(attrs, slog.Int64("gen_ai.request.max_tokens", e.admission.Call.MaxOutput))
+	if most := e.admission.Call.MaxOutput; most > 0 {
+		attrs = append(attrs, slog.Int64("gen_ai.request.max_tokens", most))
+	}
 	if a.usage != nil {
 		attrs = append(attrs, slog.Int64("gen_ai.usage.input_tokens", a.usage.Input), slog.Int64("gen_ai.usage.output_tokens", a.usage.Output))
 	}
