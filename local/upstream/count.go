@@ -11,16 +11,19 @@ import (
 
 // What a chat costs beyond its texts, in tokens. OpenAI has published the first two
 // ("How to count tokens with tiktoken", OpenAI's cookbook). The others were found by
-// asking it for usage (github.com/hmarr/openai-chat-tokens), and are exact for nearly
-// all requests there.
+// asking it for usage (github.com/hmarr/openai-chat-tokens), or are in answers that
+// projects recorded for their tests (see package usage).
 const (
 	perMessage = 3 // and the role, which is one token
 	perReply   = 3
 
-	perCall   = 3  // of an assistant's message, and its name and arguments
-	perResult = -1 // of a tool's message, and the name of the function
+	perCall     = 3  // of an assistant's message, and its name and arguments
+	perParallel = 15 // of such a message, if it has several
+	perResult   = 1  // of a tool's message, and the name of the function
 
 	perTools     = 9  // if there are any
+	gpt5Tools    = 80 // and for gpt-5 and what came after it
+	gpt5Call     = 6  // and for each call, to such a model
 	besideSystem = -4 // if there are any, and the system's message, with which they share one
 	noChoice     = 1  // tool_choice none
 	namedChoice  = 4  // and the name
@@ -30,6 +33,7 @@ const (
 func countPrompt(t *tokens.Tokenizer, r *request) int {
 	n := perReply
 	system := false
+	gpt5 := strings.HasPrefix(r.Model, "gpt-5") || strings.HasPrefix(r.Model, "gpt-6")
 	for _, m := range r.Messages {
 		text := m.text
 		if m.Role == "system" && !system {
@@ -40,6 +44,12 @@ func countPrompt(t *tokens.Tokenizer, r *request) int {
 		n += perMessage + 1 + t.Count(text)
 		for _, c := range m.calls {
 			n += perCall + t.Count(c.Function.Name) + t.Count(c.Function.Arguments)
+			if gpt5 {
+				n += gpt5Call
+			}
+		}
+		if len(m.calls) > 1 {
+			n += perParallel
 		}
 		if m.Role == "tool" {
 			n += perResult + t.Count(m.answered)
@@ -52,6 +62,9 @@ func countPrompt(t *tokens.Tokenizer, r *request) int {
 		return n
 	}
 	n += perTools + t.Count(declarations(r.Tools))
+	if gpt5 {
+		n += gpt5Tools
+	}
 	if system {
 		n += besideSystem
 	}

@@ -19,8 +19,8 @@ const maxImage = 20 << 20
 
 // picture is an image as a model is billed for it.
 type picture struct {
-	width, height int // pixels
-	low           bool
+	width, height int    // pixels
+	detail        string // low, high, auto, or "" for auto
 }
 
 // unseen is taken for what an http URL shows, which nobody fetches.
@@ -41,7 +41,9 @@ func readImage(i *imageURL, at string) (p picture, _ *problem) {
 		return p, invalid(at+".detail", "invalid_value", "Invalid value: '%s'. Supported values are: 'low', 'high', and 'auto'.", *i.Detail)
 	}
 	p, problem := imageAt(i.URL, at+".url")
-	p.low = i.Detail != nil && *i.Detail == "low"
+	if i.Detail != nil {
+		p.detail = *i.Detail
+	}
 	return p, problem
 }
 
@@ -117,19 +119,46 @@ func measureWebP(raw []byte) (picture, bool) {
 }
 
 // imageRule is how a family of models bills an image. OpenAI has published both kinds
-// ("Images and vision", calculating costs).
+// ("Images and vision", model sizing behavior and calculating costs).
 type imageRule struct {
 	family     string  // how the ids of its models begin
 	base, tile int     // tokens: of an image, and of each tile of 512 pixels
 	patch      float64 // tokens of each patch of 32 pixels, in place of both; 0: tiles
+	high, auto budget
 }
 
-// imageRules has longer names first. The last is for all other models.
+// budget bounds an image that is cut into patches: a larger one is made smaller before.
+type budget struct {
+	patches, side float64 // the side in pixels
+}
+
+var (
+	small    = budget{1536, 2048}
+	medium   = budget{2500, 2048}
+	original = budget{10_000, 6000}
+	whole    = budget{math.Inf(1), math.Inf(1)}
+)
+
+// imageRules has longer names first. The last is for all other models. A patch of the
+// models that are in no table of multipliers costs 1.2 tokens in real answers.
 var imageRules = []imageRule{
-	{family: "gpt-4.1-mini", patch: 1.62}, {family: "gpt-4.1-nano", patch: 2.46}, {family: "o4-mini", patch: 1.72},
-	{family: "gpt-5-mini", patch: 1.62}, {family: "gpt-5-nano", patch: 2.46},
-	{family: "gpt-5", base: 70, tile: 140}, {family: "gpt-4o-mini", base: 2833, tile: 5667},
-	{family: "o1", base: 75, tile: 150}, {family: "o3", base: 75, tile: 150},
+	{family: "gpt-4.1-mini", patch: 1.62, high: small, auto: small},
+	{family: "gpt-4.1-nano", patch: 2.46, high: small, auto: small},
+	{family: "o4-mini", patch: 1.72, high: small, auto: small},
+	{family: "gpt-5-mini", patch: 1.62, high: small, auto: small},
+	{family: "gpt-5-nano", patch: 2.46, high: small, auto: small},
+	{family: "gpt-5.4-mini", patch: 1.62, high: small, auto: small},
+	{family: "gpt-5.4-nano", patch: 2.46, high: small, auto: small},
+	{family: "gpt-5.2", patch: 1.2, high: small, auto: small},
+	{family: "gpt-5.3", patch: 1.2, high: small, auto: small},
+	{family: "gpt-5.4", patch: 1.2, high: medium, auto: medium},
+	{family: "gpt-5.5", patch: 1.2, high: medium, auto: original},
+	{family: "gpt-5.6", patch: 1.2, high: medium, auto: whole},
+	{family: "gpt-5", base: 70, tile: 140},
+	{family: "gpt-4o-mini", base: 2833, tile: 5667},
+	{family: "o1", base: 75, tile: 150},
+	{family: "o3", base: 75, tile: 150},
+	{family: "computer-use", base: 65, tile: 129},
 	{base: 85, tile: 170},
 }
 
@@ -137,13 +166,18 @@ var imageRules = []imageRule{
 func countImage(model string, p picture) int {
 	rule := imageRules[slices.IndexFunc(imageRules, func(r imageRule) bool { return strings.HasPrefix(model, r.family) })]
 	w, h := float64(p.width), float64(p.height)
-	switch {
-	case rule.patch > 0 && p.low:
-		w, h = within(w, h, max(w, h), 512)
-		fallthrough
-	case rule.patch > 0:
-		return int(math.Ceil(float64(patches(w, h)) * rule.patch))
-	case p.low:
+	if rule.patch > 0 {
+		bound := rule.auto
+		switch p.detail {
+		case "low":
+			bound = budget{math.Inf(1), 512}
+		case "high":
+			bound = rule.high
+		}
+		const hardly = 1e-6 // above a whole number: it is due to the arithmetic
+		return int(math.Ceil(bound.cut(w, h)*rule.patch - hardly))
+	}
+	if p.detail == "low" {
 		return rule.base
 	}
 	w, h = within(w, h, max(w, h), 2048)
@@ -157,19 +191,18 @@ func within(w, h, side, most float64) (float64, float64) {
 	return max(1, math.Round(w*scale)), max(1, math.Round(h*scale))
 }
 
-// mostPatches bounds what an image is cut into: a larger one is made smaller before.
-const mostPatches = 1536
-
-func patches(w, h float64) int {
+// cut gives the patches that cover an image.
+func (b budget) cut(w, h float64) float64 {
 	const side = 32
-	if n := math.Ceil(w/side) * math.Ceil(h/side); n <= mostPatches {
-		return int(n)
+	w, h = within(w, h, max(w, h), b.side)
+	if n := math.Ceil(w/side) * math.Ceil(h/side); n <= b.patches {
+		return n
 	}
-	scale := math.Sqrt(side * side * mostPatches / (w * h))
+	scale := math.Sqrt(side * side * b.patches / (w * h))
 	across, down := w*scale/side, h*scale/side
 	fit := min(max(1, math.Floor(across))/across, max(1, math.Floor(down))/down) // so that one side has whole patches
-	const nearly = 1e-9
-	return int(min(mostPatches, math.Ceil(across*fit-nearly)*math.Ceil(down*fit-nearly)))
+	w, h = max(1, math.Floor(w*scale*fit)), max(1, math.Floor(h*scale*fit))
+	return min(b.patches, math.Ceil(w/side)*math.Ceil(h/side))
 }
 
 // seen is what the answer says of the pictures: a sentence for each.

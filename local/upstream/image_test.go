@@ -74,35 +74,46 @@ func TestImagesAreCountedAsOpenAIDoes(t *testing.T) {
 	for _, tt := range []struct {
 		model         string
 		width, height int
-		low           bool
+		detail        string
 		want          int
 	}{
-		{"gpt-4o", 1024, 1024, false, 765},
-		{"gpt-4o", 2048, 4096, false, 1105},
-		{"gpt-4o", 4096, 8192, true, 85},
-		{"gpt-4o", 512, 512, false, 255},
-		{"gpt-4o", 1, 1, false, 255},
-		{"gpt-4o", 513, 512, false, 425},
-		{"gpt-4o", 1536, 768, false, 1105},
-		{"gpt-4o", 768, 2048, false, 85 + 8*170},
-		{"gpt-4o", 9000, 100, false, 85 + 4*170},
-		{"gpt-4o", 100000, 1, false, 85 + 4*170},
-		{"another", 3000, 3000, false, 765},
-		{"gpt-4o-mini-2024-07-18", 1024, 1024, false, 2833 + 4*5667},
-		{"gpt-4o-mini", 1024, 1024, true, 2833},
-		{"gpt-4.1", 1024, 1024, false, 765},
-		{"gpt-5", 1024, 1024, false, 630},
-		{"o3-pro", 1024, 1024, true, 75},
-		{"gpt-4.1-mini", 1024, 1024, false, 1659}, // 1024 patches
-		{"gpt-4.1-mini-2025-04-14", 1800, 2400, false, 2353},
-		{"gpt-4.1-mini", 33, 32, false, 4},
-		{"gpt-4.1-mini", 4096, 4096, true, 415}, // 256 patches
-		{"gpt-4.1-nano", 32, 32, false, 3},
-		{"o4-mini", 1024, 1024, false, 1762},
-		{"gpt-5-nano", 32000, 32, false, 2460},
-		{"gpt-5-mini", 1 << 23, 1, false, 2489}, // as many as there may be
+		{"gpt-4o", 1024, 1024, "high", 765},
+		{"gpt-4o", 2048, 4096, "", 1105},
+		{"gpt-4o", 4096, 8192, "low", 85},
+		{"gpt-4o", 512, 512, "auto", 255},
+		{"gpt-4o", 1, 1, "", 255},
+		{"gpt-4o", 513, 512, "", 425},
+		{"gpt-4o", 1536, 768, "", 1105},
+		{"gpt-4o", 768, 2048, "", 85 + 8*170},
+		{"gpt-4o", 9000, 100, "", 85 + 4*170},
+		{"gpt-4o", 100000, 1, "", 85 + 4*170},
+		{"another", 3000, 3000, "", 765},
+		{"gpt-4o-mini-2024-07-18", 1024, 1024, "", 2833 + 4*5667},
+		{"gpt-4o-mini", 1024, 1024, "low", 2833},
+		{"gpt-4.1", 1024, 1024, "", 765},
+		{"gpt-5", 1024, 1024, "", 630},
+		{"gpt-5.1", 1024, 1024, "", 630},
+		{"o3-pro", 1024, 1024, "low", 75},
+		{"computer-use-preview", 1024, 1024, "", 65 + 4*129},
+		{"gpt-4.1-mini", 1024, 1024, "", 1659},                // 1024 patches
+		{"gpt-4.1-mini-2025-04-14", 1800, 2400, "high", 2353}, // 1452 patches
+		{"gpt-4.1-mini", 33, 32, "", 4},
+		{"gpt-4.1-mini", 4096, 4096, "low", 415}, // 256 patches
+		{"gpt-4.1-nano", 32, 32, "", 3},
+		{"o4-mini", 1024, 1024, "", 1762},
+		{"gpt-5-nano", 32000, 32, "", 158},   // 64 patches: its side is 2048 pixels then
+		{"gpt-5-mini", 6000, 6000, "", 2465}, // 39 x 39 patches
+		{"gpt-5.4-mini", 1024, 1024, "", 1659},
+		{"gpt-5.2", 1024, 1024, "", 1229},
+		{"gpt-5.4", 1600, 1600, "", 3000}, // 2500 patches
+		{"gpt-5.4", 6000, 6000, "auto", 3000},
+		{"gpt-5.5", 6000, 6000, "high", 3000},
+		{"gpt-5.5", 6000, 6000, "", 12_000},
+		{"gpt-5.5", 1568, 1568, "", 2882},   // 2401 patches
+		{"gpt-5.6", 6000, 6000, "", 42_413}, // 188 x 188 patches
+		{"gpt-5.6-mini", 6000, 6000, "high", 3000},
 	} {
-		check.Equal(t, countImage(tt.model, picture{tt.width, tt.height, tt.low}), tt.want, "%+v", tt)
+		check.Equal(t, countImage(tt.model, picture{tt.width, tt.height, tt.detail}), tt.want, "%+v", tt)
 	}
 }
 

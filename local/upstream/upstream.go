@@ -12,8 +12,9 @@
 // response_format asks for JSON, it is JSON that fits the schema; a schema that
 // nothing fits, or nothing that the package can write, is 400. The answer is the
 // same each time, is cut at the output cap with finish_reason "length", and is
-// sent token by token. Usage is exact: input is counted with o200k_base as OpenAI
-// counts a chat with its tools, and the answer has as many pieces as it has tokens.
+// sent token by token. Usage is exact: the answer has as many pieces as it has tokens,
+// and input is counted with o200k_base as OpenAI counts a chat; with tools that is
+// what is known from real answers, within some tokens.
 //
 // The model calls a tool if tool_choice forces it to, or if the last message is a
 // user's and has a tool's name in it, or a word of four letters or more of a
