@@ -37,6 +37,7 @@ build: ## build the command tokenfuse
 # one after the other: a starved program rightly answers that its store is too slow.
 test: node_modules/.package-lock.json vet ## run all tests that need no more than Go and Node
 	go test -count=1 $(INSIDE)
+	go test -count=1 ./functions/generate/chatapi -served
 	go test -count=1 -p 1 ./e2e/...
 
 race: node_modules/.package-lock.json ## the same with the race detector

@@ -27,7 +27,7 @@ import (
 )
 
 // These tests run the programs of docs/clients.md with the packages that they are written
-// for, against dev. The step "clients" of .ci/run puts the packages into build/clients.
+// for, against dev, and the clients against serve, too. The step "clients" of .ci/run puts the packages into build/clients.
 var (
 	updateMatrix = flag.Bool("matrix", false, "write the table of docs/clients.md anew")
 	measure      = flag.Bool("measure", false, "let the clients without their lines ask as long as they will, up to 150 s")
@@ -176,7 +176,7 @@ type outcome struct {
 	Thrown  string
 }
 
-// lab is two devs, one in front of which anonymous callers are cut off and one that asks
+// lab is two products, one in front of which anonymous callers are cut off and one that asks
 // them for a challenge, behind a counter of the requests of each client's each trial.
 type lab struct {
 	page                *page
@@ -185,7 +185,7 @@ type lab struct {
 	count               sync.Map // of *atomic.Int64, by client and trial
 }
 
-func newLab(t *testing.T, origin string) *lab {
+func newLab(t *testing.T, origin string, start func(*testing.T, string, ...string) *dev) *lab {
 	t.Helper()
 	config := writeConfig(t, fmt.Sprintf(`
 providers: {main: {kind: openai, base_url: "https://model.invalid/v1", api_key: {env: E2E_NO_SUCH_KEY}, timeout: 30s}}
@@ -204,9 +204,15 @@ cors: {origins: [%q]}
 challenge: {kind: altcha, secret: {env: E2E_NO_SUCH_KEY}}
 fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}
 `, origin))
-	l := &lab{page: readPage(t), cutOff: startDev(t, config), challenging: startDev(t, config)}
+	l := &lab{page: readPage(t), cutOff: start(t, config), challenging: start(t, config)}
 	l.cutOff.must(t, "fuse", "set", "anonymous_off", "--for", "1h")
 	l.challenging.must(t, "fuse", "set", "challenge", "--for", "1h")
+	for d, state := range map[*dev]string{l.cutOff: "anonymous_off", l.challenging: "challenge"} {
+		await(t, "the fuse is obeyed", func() bool {
+			a, err := read(client.Get(d.url + "/v1/limits"))
+			return err == nil && strings.Contains(a.body, `"fuse":"`+state+`"`)
+		})
+	}
 	type key struct{}
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		parts := strings.SplitN(strings.TrimPrefix(r.In.URL.Path, "/"), "/", 3) // client/trial/path
@@ -263,6 +269,9 @@ var trials = []trial{
 	{"soon", "ask", "Hi", "brisk", "rate_limit_exceeded"},
 }
 
+// onServe are the trials that serve is put to, too: each form of an answer, each refusal.
+var onServe = trials[:8]
+
 // calls are those of the trials by a client, each by a caller of its own.
 func (l *lab) calls(t *testing.T, client string, trials ...trial) []call {
 	t.Helper()
@@ -304,11 +313,12 @@ func outcomes(t *testing.T, stdout *bytes.Buffer) []outcome {
 // What docs/clients.md says is so: each of its programs is run.
 func TestClients(t *testing.T) {
 	site := newSite(t)
-	l := newLab(t, site.url)
+	l, served := newLab(t, site.url, startDev), newLab(t, site.url, startServe)
 	rows := make([]string, len(sdks))
 	t.Run("together", func(t *testing.T) {
 		for i, c := range sdks {
-			t.Run(c.name, func(t *testing.T) { rows[i] = c.matrix(t, l) })
+			t.Run(c.name, func(t *testing.T) { rows[i] = c.matrix(t, l, trials) })
+			t.Run(c.name+" on serve", func(t *testing.T) { c.matrix(t, served, onServe) })
 		}
 		for _, m := range missing {
 			t.Run(m.sdk+" without its line", func(t *testing.T) { m.run(t, l) })
@@ -348,13 +358,13 @@ func (c sdk) run(t *testing.T, l *lab, program string, calls []call) []outcome {
 
 // matrix: a client gets answers and streams and their usage and JSON by the page's program,
 // and is told each refusal at the first request. It gives the row of the page's table.
-func (c sdk) matrix(t *testing.T, l *lab) string {
+func (c sdk) matrix(t *testing.T, l *lab, trials []trial) string {
 	t.Parallel()
-	return c.row(t, l, c.run(t, l, l.page.program(t, c.program), l.calls(t, c.name, trials...)))
+	return c.row(t, l, trials, c.run(t, l, l.page.program(t, c.program), l.calls(t, c.name, trials...)))
 }
 
 // row checks what came of the trials and is what the table shows of it.
-func (c sdk) row(t *testing.T, l *lab, got []outcome) string {
+func (c sdk) row(t *testing.T, l *lab, trials []trial, got []outcome) string {
 	t.Helper()
 	whole, streamed, parsed := got[0], got[1], got[2]
 	answer := strings.HasPrefix

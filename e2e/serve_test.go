@@ -37,6 +37,7 @@ const (
 var (
 	modelAddress = regexp.MustCompile(`"https://model\.invalid/v1"`)
 	authSection  = regexp.MustCompile(`(?m)^auth:.*\n`)
+	planClaim    = regexp.MustCompile(`plan_claim: \w+`)
 )
 
 // startServe starts `tokenfuse serve` with a configuration on a store, a model and an
@@ -50,9 +51,10 @@ func startServe(t *testing.T, config string, args ...string) *dev {
 	check.OK(t, err)
 	// What dev puts in its place by itself.
 	text := modelAddress.ReplaceAllString(string(read), `"`+on.ModelURL()+`"`)
+	plans := planClaim.FindString(text)
 	text = authSection.ReplaceAllString(text, "")
 	if strings.Contains(text, " user:") { // who sign in
-		text += fmt.Sprintf("\nauth: {issuer: %q, audience: test, jwks_url: %q}\n", on.URL, on.KeysURL())
+		text += fmt.Sprintf("\nauth: {issuer: %q, audience: test, jwks_url: %q, %s}\n", on.URL, on.KeysURL(), plans)
 	}
 	text += "\nadmin: {keys: {ann: [{env: E2E_ADMIN_KEY}]}}\n"
 	cmd := exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--config", writeConfig(t, text)}, args...)...)

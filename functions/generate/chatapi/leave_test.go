@@ -426,7 +426,7 @@ func TestLeaveBeforeTheCall(t *testing.T) {
 		}
 		leave()
 	}()
-	a := f.do(f.request(http.MethodPost, "/v1/chat/completions", f.token, cvCall("Hi.", false)).WithContext(ctx))
+	a := f.direct(f.request(http.MethodPost, "/v1/chat/completions", f.token, cvCall("Hi.", false)).WithContext(ctx))
 	e := f.wireError(a)
 	check.That(t, e.Code == string(openai.CallerLeft), "%+v", e)
 	check.Equal(t, len(f.upstream.Calls()), 0, "calls upstream")

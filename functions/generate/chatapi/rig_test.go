@@ -4,12 +4,18 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"flag"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,6 +28,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/server"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
 	"github.com/tokenfuse/tokenfuse/local/stage"
 	"github.com/tokenfuse/tokenfuse/local/upstream"
@@ -33,7 +40,33 @@ import (
 	"github.com/tokenfuse/tokenfuse/testkit/stagetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if run := flag.Lookup("test.run").Value; *served && run.String() == "" {
+		if err := run.Set(theContract()); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(enginetest.Main(m))
+}
+
+// served has the rig ask over the network, and runs the tests of what every caller sees.
+var served = flag.Bool("served", false, "test the contract over the HTTP server of tokenfuse serve")
+
+// theContract matches the tests of the contract's files.
+func theContract() string {
+	var names []string
+	for _, part := range []string{"contract", "headers", "cors", "caps", "badinput", "chat"} {
+		text, err := os.ReadFile(part + "_test.go")
+		if err != nil {
+			panic(err)
+		}
+		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllSubmatch(text, -1) {
+			names = append(names, string(found[1]))
+		}
+	}
+	return "^(" + strings.Join(names, "|") + ")$"
+}
 
 // testPolicy has a free tier of two users' worth: small figures, so that tests
 // reach them.
@@ -75,6 +108,8 @@ type rig struct {
 	silence   time.Duration
 	sent      *buffer.Synced // bodies of the requests to the provider, one a line
 	frozen    atomic.Int64   // where the handler's clock stands still, in µs; 0: it runs
+	address   string         // of the server; "": the handler is asked without one
+	calls     sync.Map       // of channels that are closed when a call has ended, by callHeader
 }
 
 // now is the handler's clock.
@@ -164,7 +199,36 @@ func (s setup) newRig(t *testing.T, edit ...func(yaml string) string) *rig {
 		return g.net.RoundTrip(r)
 	})
 	g.handler = g.process(on.DynamoDB(func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: counted} }))
+	if *served {
+		g.serve()
+	}
 	return g
+}
+
+// serve puts the server of `tokenfuse serve` before the rig's handler, and the test's
+// client where a proxy would be.
+func (g *rig) serve() {
+	g.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check.OK(g.t, err)
+	proxies, err := server.ParseProxies([]string{"127.0.0.1"})
+	check.OK(g.t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- server.Serve(ctx, listener, server.Options{
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ended, _ := g.calls.Load(r.Header.Get(callHeader))
+				defer close(ended.(chan struct{}))
+				g.handler.ServeHTTP(w, r)
+			}),
+			Ready: &server.Readiness{}, Proxies: proxies, AnswerTime: time.Minute, Drain: time.Minute, SettleTime: time.Minute, Stopped: ErrStopped, Log: slog.New(slog.DiscardHandler)})
+	}()
+	g.t.Cleanup(func() {
+		stop()
+		check.OK(g.t, <-ended)
+	})
+	g.address = listener.Addr().String()
 }
 
 // process makes a handler of the rig's parts, as another process would.
@@ -225,11 +289,62 @@ type answer struct {
 
 func (g *rig) do(r *http.Request) answer {
 	g.t.Helper()
+	if g.address != "" {
+		return g.send(r)
+	}
+	return g.direct(r)
+}
+
+// direct asks the handler without a server.
+func (g *rig) direct(r *http.Request) answer {
+	g.t.Helper()
 	w := httptest.NewRecorder()
 	g.handler.ServeHTTP(w, r)
-	body, err := io.ReadAll(w.Result().Body)
+	return g.read(w.Result())
+}
+
+func (g *rig) read(res *http.Response) answer {
+	g.t.Helper()
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
 	check.OK(g.t, err)
-	return answer{w.Code, w.Result().Header, string(body)}
+	return answer{res.StatusCode, res.Header, string(body)}
+}
+
+// callHeader names a call between send and serve.
+const callHeader = "X-Test-Call"
+
+// send sends a request to the server as the proxy of whoever asks, and waits for the end of
+// the call, which settles. A caller who leaves hears nothing.
+func (g *rig) send(r *http.Request) answer {
+	g.t.Helper()
+	out, id, ended := r.Clone(r.Context()), rand.Text(), make(chan struct{})
+	g.calls.Store(id, ended)
+	out.URL.Scheme, out.URL.Host, out.RequestURI = "http", g.address, ""
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		from = r.RemoteAddr // an address alone
+	}
+	out.Header.Add("X-Forwarded-For", from)
+	out.Header.Set(callHeader, id)
+	if out.Header.Get("X-Forwarded-Proto") == "" {
+		out.Header.Set("X-Forwarded-Proto", "https")
+	}
+	res, err := http.DefaultTransport.RoundTrip(out)
+	if r.Method == http.MethodHead || err != nil && strings.Contains(err.Error(), "invalid header field") {
+		return g.direct(r) // has no body to look at, or is what no client can send
+	}
+	if r.Context().Err() != nil {
+		<-ended
+		return answer{}
+	}
+	check.OK(g.t, err)
+	a := g.read(res)
+	<-ended
+	for _, name := range []string{"Date", "Content-Length", "X-Accel-Buffering"} { // the server's own
+		a.header.Del(name)
+	}
+	return a
 }
 
 // chat posts a chat completion.
