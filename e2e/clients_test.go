@@ -264,13 +264,13 @@ var trials = []trial{
 	{"challenge", "ask", "Hi", "", "challenge_required"},
 	{"fuse", "ask", "Hi", "", "fuse_open"},
 	{"failure", "ask", "[[fail:500]]", "user", "provider_error"},
+	// Those so far are serve's, too: each form of an answer, each refusal.
 	{"cut", "stream", "[[fail:cut]]", "user", "provider_error"},
 	{"before", "ask", "Hi", "brisk", ""}, // uses up the limit for some seconds
 	{"soon", "ask", "Hi", "brisk", "rate_limit_exceeded"},
 }
 
-// onServe are the trials that serve is put to, too: each form of an answer, each refusal.
-var onServe = trials[:8]
+const beyondServe = 8
 
 // calls are those of the trials by a client, each by a caller of its own.
 func (l *lab) calls(t *testing.T, client string, trials ...trial) []call {
@@ -313,12 +313,11 @@ func outcomes(t *testing.T, stdout *bytes.Buffer) []outcome {
 // What docs/clients.md says is so: each of its programs is run.
 func TestClients(t *testing.T) {
 	site := newSite(t)
-	l, served := newLab(t, site.url, startDev), newLab(t, site.url, startServe)
+	l := newLab(t, site.url, startDev)
 	rows := make([]string, len(sdks))
 	t.Run("together", func(t *testing.T) {
 		for i, c := range sdks {
 			t.Run(c.name, func(t *testing.T) { rows[i] = c.matrix(t, l, trials) })
-			t.Run(c.name+" on serve", func(t *testing.T) { c.matrix(t, served, onServe) })
 		}
 		for _, m := range missing {
 			t.Run(m.sdk+" without its line", func(t *testing.T) { m.run(t, l) })
@@ -328,6 +327,14 @@ func TestClients(t *testing.T) {
 		t.Run("app", func(t *testing.T) { testApp(t, l) })
 		t.Run("budget", func(t *testing.T) { testBudget(t, l) })
 		t.Run("error", func(t *testing.T) { testShownError(t, l) })
+	})
+	t.Run("serve", func(t *testing.T) {
+		served := newLab(t, site.url, startServe)
+		t.Run("together", func(t *testing.T) {
+			for _, c := range sdks {
+				t.Run(c.name, func(t *testing.T) { c.matrix(t, served, trials[:beyondServe]) })
+			}
+		})
 	})
 	if t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
 		return // not all was tried

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -109,10 +110,13 @@ func (f *served) serve(ctx context.Context, listener, admins net.Listener, o ser
 	all, ctx := errgroup.WithContext(ctx) // what fails ends the rest in order
 	all.Go(func() error { return server.Serve(ctx, listener, o) })
 	go f.chat.Keep(ctx)
+	go f.pages.Keep(ctx, nil)
 	at := []any{"version", version.Number, "address", listener.Addr().String(), "tls", o.TLS != nil}
 	if admins != nil {
 		private := o
-		private.Handler, private.TLS, private.Proxies, private.Public = f.admin, nil, nil, nil
+		private.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.admin.Now().ServeHTTP(w, r) })
+		private.TLS, private.Proxies, private.Public = nil, nil, nil
+		go f.admin.Keep(ctx, nil)
 		all.Go(func() error { return server.Serve(ctx, admins, private) })
 		at = append(at, "admin_address", admins.Addr().String())
 	}

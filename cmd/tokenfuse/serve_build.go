@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -18,6 +21,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
 	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
 	"github.com/tokenfuse/tokenfuse/functions/spendalarm/alarm"
+	"github.com/tokenfuse/tokenfuse/internal/denials"
 	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
@@ -34,7 +38,8 @@ const startTime = 30 * time.Second
 // served is the functions in one process.
 type served struct {
 	chat  *chatapi.Renewing
-	admin *admin.Handler // nil: nobody has a key
+	admin *secret.Renewing[*admin.Handler] // nil: nobody has a key
+	pages *secret.Renewing[alarm.SNS]
 	alarm *alarm.Handler
 	check func(context.Context) error // whether the store is within reach
 	log   *slog.Logger
@@ -57,31 +62,40 @@ func (c *serveCommand) build(ctx context.Context, s streams, p *policy.Policy, l
 	if err != nil {
 		return nil, err
 	}
-	var metrics *emf.Writer
+	// Nobody but the process itself makes sums of its metrics, if nobody takes them.
+	denied := denials.NewHere(time.Now)
+	var gaugesTo *emf.Writer
+	metrics := emf.New(denied, environ.MetricsNamespace(), time.Now)
 	if c.Metrics == "emf" {
-		metrics = emf.New(s.out, environ.MetricsNamespace(), time.Now)
+		gaugesTo = emf.New(s.out, environ.MetricsNamespace(), time.Now)
+		metrics = emf.New(io.MultiWriter(s.out, denied), environ.MetricsNamespace(), time.Now)
 	}
 	fetch := secret.NewReader(cfg).Fetch
-	secrets := fetch(ctx, servedSecrets(p))
+	ofAdmins, ofPages := adminSecrets(p), pageSecrets(p)
+	secrets := fetch(ctx, slices.Concat(p.Secrets(), ofAdmins, ofPages))
+	lasting := context.WithoutCancel(ctx)
 	table := bucket.Options{Table: c.LimitsTable}
 	f := &served{log: log, check: func(ctx context.Context) error { return reach(ctx, db, c.LimitsTable) }}
-	f.chat, err = chatapi.BuildRenewing(context.WithoutCancel(ctx), chatapi.Parts{Policy: p, DynamoDB: db, Ledger: events, Bucket: table,
+	f.chat, err = chatapi.BuildRenewing(lasting, chatapi.Parts{Policy: p, DynamoDB: db, Ledger: events, Bucket: table,
 		Secret: secrets, AWS: cfg, Log: log, Metrics: metrics}, fetch)
 	if err != nil {
 		return nil, err
 	}
-	if p.Admin == nil || len(p.Admin.Keys) == 0 {
+	if len(ofAdmins) == 0 {
 		log.Warn("no admin routes are served: admin.keys of the configuration has nobody's key")
-	} else if f.admin, err = admin.Build(ctx, admin.Parts{Policy: p, DynamoDB: db, Bucket: table, Spend: c.SpendTable,
-		Secret: secrets, Log: log, ByKey: true}); err != nil {
+	} else if f.admin, err = secret.NewRenewing(lasting, ofAdmins, secrets, fetch, func(ctx context.Context, told secret.Read) (*admin.Handler, error) {
+		return admin.Build(ctx, admin.Parts{Policy: p, DynamoDB: db, Bucket: table, Spend: c.SpendTable, Secret: told, Log: log, ByKey: true, Denials: denied.Count, Apart: true})
+	}); err != nil {
 		return nil, err
 	}
-	pages, topic, err := pager(ctx, cfg, p, secrets, log)
-	if err != nil {
+	topic := cmp.Or(os.Getenv("TOPIC_ARN"), "none") // of SNS; a webhook has none
+	if f.pages, err = secret.NewRenewing(lasting, ofPages, secrets, fetch, func(ctx context.Context, told secret.Read) (alarm.SNS, error) {
+		return pager(ctx, cfg, p, told, log)
+	}); err != nil {
 		return nil, err
 	}
 	f.alarm, err = alarm.New(alarm.Config{Policy: p, Ledger: events, State: db, Table: c.LimitsTable, Log: log,
-		SNS: pages, TopicARN: topic, CloudWatch: gauges{metrics}, Endpoint: os.Getenv("TOKENFUSE_ENDPOINT")})
+		SNS: newest{f.pages}, TopicARN: topic, CloudWatch: gauges{gaugesTo}, Endpoint: os.Getenv("TOKENFUSE_ENDPOINT")})
 	if err != nil {
 		return nil, err
 	}
@@ -146,14 +160,18 @@ func reach(ctx context.Context, db *dynamodb.Client, table string) error {
 	return err
 }
 
-// servedSecrets are all that this process needs.
-func servedSecrets(p *policy.Policy) []policy.Secret {
-	all := p.Secrets()
+// adminSecrets are the keys of administrators.
+func adminSecrets(p *policy.Policy) (all []policy.Secret) {
 	if p.Admin != nil {
 		for _, k := range p.Admin.Keys {
 			all = append(all, k.Secrets...)
 		}
 	}
+	return all
+}
+
+// pageSecrets are those of the webhook.
+func pageSecrets(p *policy.Policy) (all []policy.Secret) {
 	if p.Alarm != nil && p.Alarm.Webhook != nil {
 		all = append(all, p.Alarm.Webhook.URL)
 		if p.Alarm.Webhook.Secret != nil {
@@ -163,9 +181,16 @@ func servedSecrets(p *policy.Policy) []policy.Secret {
 	return all
 }
 
+// newest pages by what there is now.
+type newest struct{ pages *secret.Renewing[alarm.SNS] }
+
+func (n newest) Publish(ctx context.Context, in *sns.PublishInput, o ...func(*sns.Options)) (*sns.PublishOutput, error) {
+	return n.pages.Now().Publish(ctx, in, o...)
+}
+
 // pager is where pages go: to the webhook of the configuration, else to the topic that
 // TOPIC_ARN names, else to the log alone.
-func pager(ctx context.Context, cfg aws.Config, p *policy.Policy, read func(context.Context, policy.Secret) (string, error), log *slog.Logger) (pages alarm.SNS, topic string, err error) {
+func pager(ctx context.Context, cfg aws.Config, p *policy.Policy, read secret.Read, log *slog.Logger) (alarm.SNS, error) {
 	if p.Alarm != nil && p.Alarm.Webhook != nil {
 		address, err := read(ctx, p.Alarm.Webhook.URL)
 		var key string
@@ -173,21 +198,21 @@ func pager(ctx context.Context, cfg aws.Config, p *policy.Policy, read func(cont
 			key, err = read(ctx, *s)
 		}
 		if err != nil {
-			return nil, "", fmt.Errorf("alarm.webhook: %w", err)
+			return nil, fmt.Errorf("alarm.webhook: %w", err)
 		}
-		pages, err = webhook.New(address, key)
+		pages, err := webhook.New(address, key)
 		if err != nil {
-			return nil, "", fmt.Errorf("alarm.webhook.url: %w", err)
+			return nil, fmt.Errorf("alarm.webhook.url: %w", err)
 		}
-		return pages, "webhook", nil
+		return pages, nil
 	}
-	if topic = os.Getenv("TOPIC_ARN"); topic != "" {
-		return sns.NewFromConfig(cfg), topic, nil
+	if os.Getenv("TOPIC_ARN") != "" {
+		return sns.NewFromConfig(cfg), nil
 	}
 	if p.Alarm != nil {
 		log.Warn("pages go to this log alone: the configuration has no alarm.webhook, and TOPIC_ARN is not set")
 	}
-	return toLog{log}, "log", nil
+	return toLog{log}, nil
 }
 
 // toLog takes pages for which there is no other place.

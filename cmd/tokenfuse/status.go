@@ -47,8 +47,9 @@ type statusView struct {
 		Free      string `json:"free_usd"`
 		Debt      string `json:"debt_usd"`
 	}
-	Denials  map[string]int64
-	Problems []string
+	Denials   map[string]int64
+	DenialsOf string `json:"denials_of"`
+	Problems  []string
 }
 
 func (c *statusCommand) Run(ctx context.Context, s streams) error {
@@ -121,7 +122,11 @@ func (v *statusView) write(s streams) {
 	}) {
 		rows = append(rows, []string{printable(limit), strconv.FormatInt(v.Denials[limit], 10)})
 	}
-	section("Denied in the last hour", []string{"BY", "CALLS"}, rows)
+	denied := "Denied in the last hour"
+	if v.DenialsOf == "process" {
+		denied += " by the process that answers this"
+	}
+	section(denied, []string{"BY", "CALLS"}, rows)
 	if v.Spend == nil {
 		return
 	}

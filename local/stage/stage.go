@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/tokenfuse/tokenfuse/internal/denials"
 	"github.com/tokenfuse/tokenfuse/local/engine"
 	"github.com/tokenfuse/tokenfuse/local/inbox"
 	"github.com/tokenfuse/tokenfuse/local/issuer"
@@ -55,7 +56,7 @@ type Stage struct {
 	Upstream *upstream.Upstream
 	Issuer   *issuer.Issuer
 	Inbox    *inbox.Inbox
-	Denials  *Denials
+	Denials  *denials.Here
 
 	engine *engine.Engine // nil: somebody else's
 	server *http.Server
@@ -72,7 +73,7 @@ func New(ctx context.Context, opts Options) (*Stage, error) {
 	}
 	s := &Stage{
 		URL: "http://" + listener.Addr().String(), Store: opts.Store, Limits: opts.Limits, Spend: opts.Spend,
-		Upstream: upstream.New(opts.Upstream), Inbox: inbox.New(opts.Now), Denials: newDenials(opts.Now), server: &http.Server{ReadHeaderTimeout: 10 * time.Second},
+		Upstream: upstream.New(opts.Upstream), Inbox: inbox.New(opts.Now), Denials: denials.NewHere(opts.Now), server: &http.Server{ReadHeaderTimeout: 10 * time.Second},
 	}
 	if err := errors.Join(s.openStore(ctx, opts.Data), s.openIssuer(opts)); err != nil {
 		_ = listener.Close()

@@ -23,6 +23,7 @@ type Parts struct {
 	Bucket   bucket.Options                                                          // Table is required; what Build knows better is set by it
 	Spend    string                                                                  // the table of the spend events, which is only read
 	Denials  func(ctx context.Context, from, to time.Time) (map[string]int64, error) // nil: nobody knows
+	Apart    bool                                                                    // Denials knows those of this process alone
 	Secret   func(context.Context, policy.Secret) (string, error)
 	Log      *slog.Logger
 	Now      func() time.Time // nil: time.Now
@@ -47,7 +48,7 @@ func Build(ctx context.Context, p Parts) (*Handler, error) {
 	cfg := Config{
 		Policy: p.Policy, Log: p.Log, Now: p.Now,
 		Fuse:  fuse.NewWriter(p.DynamoDB, p.Bucket.Table, p.Now),
-		Audit: NewAudit(p.DynamoDB, p.Bucket.Table, p.Now), Denials: p.Denials, DB: p.DynamoDB, Table: p.Bucket.Table,
+		Audit: NewAudit(p.DynamoDB, p.Bucket.Table, p.Now), Denials: p.Denials, Apart: p.Apart, DB: p.DynamoDB, Table: p.Bucket.Table,
 	}
 	var err error
 	if p.ByKey {

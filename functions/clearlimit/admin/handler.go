@@ -54,6 +54,7 @@ type Config struct {
 	// Denials gives how many calls were denied from one time to another, by limit or by the
 	// error's code. Nil: nobody knows.
 	Denials func(ctx context.Context, from, to time.Time) (map[string]int64, error)
+	Apart   bool // Denials knows those of this process alone
 	// Keys let administrators in, in place of IAM's identities. Nil: those do.
 	Keys  *bearer.Ring[string]
 	DB    DynamoDB // and its table Limits: for the alarm's item

@@ -28,14 +28,16 @@ const (
 // statusView is how a deployment stands. A part that could not be read is null, and
 // problems says so: who is paged at night needs the rest. Dollars are exact decimals.
 type statusView struct {
-	Time     int64            `json:"time"` // Unix seconds, like all times here
-	Spend    *spendView       `json:"spend"`
-	Alarm    *alarmView       `json:"alarm"`
-	Fuse     *fuseView        `json:"fuse"`
-	Blocks   []namedBlock     `json:"blocks"` // those that end last, first
-	Pools    []poolStatus     `json:"pools"`
-	Denials  map[string]int64 `json:"denials"` // calls of the last hour, by limit or by the error's code
-	Problems []string         `json:"problems"`
+	Time    int64            `json:"time"` // Unix seconds, like all times here
+	Spend   *spendView       `json:"spend"`
+	Alarm   *alarmView       `json:"alarm"`
+	Fuse    *fuseView        `json:"fuse"`
+	Blocks  []namedBlock     `json:"blocks"` // those that end last, first
+	Pools   []poolStatus     `json:"pools"`
+	Denials map[string]int64 `json:"denials"` // calls of the last hour, by limit or by the error's code
+	// DenialsOf is process where those of other processes are not among the denials.
+	DenialsOf string   `json:"denials_of,omitempty"`
+	Problems  []string `json:"problems"`
 }
 
 // spendView is what was spent in the last hour, and by whom.
@@ -121,6 +123,9 @@ func (h *Handler) status(w http.ResponseWriter, r *request) *openai.Error {
 			s, err := p.State(ctx)
 			return func() { states[name] = s }, err
 		})
+	}
+	if h.Apart {
+		view.DenialsOf = "process"
 	}
 	if h.Denials != nil {
 		part("the number of denials", func() (func(), error) {

@@ -1,4 +1,4 @@
-package stage
+package denials
 
 import (
 	"bytes"
@@ -8,24 +8,25 @@ import (
 	"time"
 )
 
-// Denials stands in for what CloudWatch makes of the metric Denied in generate's log: the
+// Here counts the denials of one process, where nobody makes metrics of generate's log: the
 // lines are written to it, and it gives the numbers back. It keeps an hour, by minutes.
-type Denials struct {
+type Here struct {
 	now func() time.Time
 
 	mu       sync.Mutex
 	byMinute map[int64]map[string]int64
 }
 
-func newDenials(now func() time.Time) *Denials {
-	return &Denials{now: now, byMinute: map[int64]map[string]int64{}}
+// NewHere makes a Here that has counted nothing yet.
+func NewHere(now func() time.Time) *Here {
+	return &Here{now: now, byMinute: map[int64]map[string]int64{}}
 }
 
 // kept is how long denials are kept, in minutes.
 const kept = 61
 
 // Write takes lines of the Embedded Metric Format.
-func (d *Denials) Write(lines []byte) (int, error) {
+func (d *Here) Write(lines []byte) (int, error) {
 	for line := range bytes.Lines(lines) {
 		var m struct {
 			Denied float64
@@ -38,7 +39,7 @@ func (d *Denials) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-func (d *Denials) add(limit string, n int64) {
+func (d *Here) add(limit string, n int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	minute := d.now().Unix() / 60
@@ -54,7 +55,7 @@ func (d *Denials) add(limit string, n int64) {
 }
 
 // Count gives the denials of the minutes from from to to, by limit.
-func (d *Denials) Count(_ context.Context, from, to time.Time) (map[string]int64, error) {
+func (d *Here) Count(_ context.Context, from, to time.Time) (map[string]int64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	counts := map[string]int64{}
