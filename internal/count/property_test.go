@@ -1,0 +1,232 @@
+package count_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/tokenfuse/tokenfuse/internal/count"
+	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
+	"github.com/tokenfuse/tokenfuse/internal/tokens"
+	"github.com/tokenfuse/tokenfuse/testkit/check"
+	"github.com/tokenfuse/tokenfuse/testkit/usage"
+)
+
+// What templates say of tools before they list them.
+const (
+	// Llama 3.1's own (its chat template).
+	llama = "Environment: ipython\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n" +
+		"Given the following functions, please respond with a JSON for a function call with its proper arguments that best answers the given prompt.\n\n" +
+		`Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}.Do not use variables.` + "\n\n"
+	// Qwen 2.5's and Hermes' own.
+	hermes = "\n\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are provided with function signatures within <tools></tools> XML tags:\n<tools>" +
+		"\n</tools>\n\nFor each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n" +
+		`{"name": <function-name>, "arguments": <args-json-object>}` + "\n</tool_call>"
+)
+
+func model(t *testing.T, tokenizer string, k kind.Kind, id string) Model {
+	t.Helper()
+	tok, err := tokens.New(tokenizer)
+	check.OK(t, err)
+	return Model{Tokenizer: tok, Kind: k, ID: id}
+}
+
+// Whatever the schemas are, no renderer makes more tokens of them than are counted; and
+// where tokens are exact, the count is not far above that of the renderer.
+func TestToolsOfAnyShape(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	classic, modern := model(t, "cl100k_base", kind.OpenAI, "gpt-4"), model(t, "o200k_base", kind.OpenAI, "gpt-oss-120b")
+	ratio := map[bool]float64{}
+	for range 600 {
+		var tools []openai.Tool
+		var wire []json.RawMessage
+		asTypeScript := map[bool]string{}
+		xml := "<tools>"
+		for i := range 1 + r.IntN(4) {
+			s := randomShape(r, 3)
+			s.kind, s.enum, s.variant, s.variants, s.items = "object", "", "", nil, nil
+			s.fallback, s.title = "", ""
+			tool := openai.Tool{Name: fmt.Sprint(pick(r, "get_weather", "f", "searchOrdersOfUser"), i), Description: maybe(r, pick(r, words...)), Parameters: json.RawMessage(s.json())}
+			tools = append(tools, tool)
+			raw, err := tool.MarshalJSON()
+			check.OK(t, err)
+			wire = append(wire, raw)
+			for _, c := range []bool{false, true} {
+				if tool.Description != "" {
+					asTypeScript[c] += "// " + tool.Description + "\n"
+				}
+				takes := "_: " + s.typescript("", c)
+				if c && len(s.fields) == 0 {
+					takes = ""
+				}
+				asTypeScript[c] += "type " + tool.Name + " = (" + takes + ") => any;\n\n"
+			}
+			xml += "\n<function>\n<name>" + tool.Name + "</name>\n<description>" + tool.Description + "</description>" + s.xml() + "\n</function>"
+		}
+		compact, err := json.Marshal(wire)
+		check.OK(t, err)
+		near := func(m Model, isClassic bool, framing int64) {
+			counted := m.Tools(tools, openai.ToolChoice{})
+			least := int64(m.Tokenizer.Count("# Tools\n\n## functions\n\nnamespace functions {\n\n" + asTypeScript[isClassic] + "} // namespace functions"))
+			check.That(t, counted >= least, "%s: counted %d, rendered %d: %s", m.ID, counted, least, compact)
+			largest := max(least, int64(m.Tokenizer.Count(string(compact))))
+			ratio[isClassic] = max(ratio[isClassic], float64(counted-framing)/float64(largest))
+		}
+		near(classic, true, 10)
+		near(modern, false, 100)
+
+		var indented, ascii bytes.Buffer
+		check.OK(t, json.Indent(&indented, compact, "", "    "))
+		for _, c := range indented.String() {
+			if c < 128 {
+				ascii.WriteRune(c)
+			} else {
+				fmt.Fprintf(&ascii, "%s", strings.Trim(fmt.Sprintf("%+q", c), "'"))
+			}
+		}
+		for _, k := range []kind.Kind{kind.OpenAI, kind.Anthropic, kind.Bedrock} {
+			m := model(t, "upper_bound", k, "any")
+			counted := m.Tools(tools, openai.ToolChoice{})
+			for name, text := range map[string]string{"compact": hermes + string(compact), "indented": llama + indented.String(), "ASCII": llama + ascii.String(), "XML": hermes + xml} {
+				check.That(t, counted >= int64(m.Tokenizer.Count(text)), "%s, %s: counted %d, rendered %d: %s", k, name, counted, len(text), compact)
+			}
+		}
+	}
+	check.That(t, ratio[true] < 1.2 && ratio[false] < 1.2, "the count is up to %v times the largest rendering", ratio)
+}
+
+// Calls and their results cost no more, in whichever template, than their messages count;
+// special tokens stand here as one character each.
+func TestConversationsOfAnyShape(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	classic, modern := model(t, "cl100k_base", kind.OpenAI, "gpt-4"), model(t, "o200k_base", kind.OpenAI, "gpt-oss-120b")
+	foreign := model(t, "upper_bound", kind.OpenAI, "any")
+	for range 400 {
+		assistant := openai.Message{Role: "assistant", Content: maybe(r, pick(r, words...))}
+		messages := []openai.Message{{Role: "user", Content: pick(r, words...)}}
+		older, parallel, harmony, hermes, xml := messages[0].Content, "", "", "", ""
+		for i := range r.IntN(4) {
+			c := openai.ToolCall{ID: fmt.Sprint("call_", i, strings.Repeat("x", 20)), Name: pick(r, "get_weather", "f", "searchOrdersOfUser"),
+				Arguments: `{"` + pick(r, "city", "ü") + `":` + pick(r, "1", quote(pick(r, words...)), `{"a":[1,{"b":""}]}`) + `,"q":null}`}
+			result := pick(r, words...)
+			assistant.ToolCalls = append(assistant.ToolCalls, c)
+			messages = append(messages, openai.Message{Role: "tool", Content: result, ToolCallID: c.ID})
+			older += "|assistant to=functions." + c.Name + "|" + c.Arguments + "||functions." + c.Name + "|" + result + "|"
+			parallel += `{"recipient_name":"functions.` + c.Name + `","parameters":` + c.Arguments + "},"
+			harmony += "|assistant to=functions." + c.Name + "|commentary json|" + c.Arguments + "||functions." + c.Name + " to=assistant|commentary|" + result + "|"
+			var pretty bytes.Buffer
+			check.OK(t, json.Indent(&pretty, []byte(c.Arguments), "", "    "))
+			hermes += "\n|\n" + `{"name": "` + c.Name + `", "arguments": ` + pretty.String() + "}\n||user\n|\n" + result + "\n||\n"
+			var arguments map[string]json.RawMessage
+			check.OK(t, json.Unmarshal([]byte(c.Arguments), &arguments))
+			xml += "\n|\n<function=" + c.Name + ">"
+			for name, value := range arguments {
+				xml += "\n<parameter=" + name + ">\n" + string(value) + "\n</parameter>"
+			}
+			xml += "\n</function>\n|" + "|user\n|\n" + result + "\n||\n"
+		}
+		if len(assistant.ToolCalls) > 1 {
+			older += `|assistant to=multi_tool_use.parallel|{"tool_uses":[` + parallel + "]}|"
+			for _, c := range assistant.ToolCalls { // in place of each by itself
+				older = strings.Replace(older, "|assistant to=functions."+c.Name+"|"+c.Arguments+"|", "", 1)
+			}
+		}
+		messages = append(messages, assistant)
+		for i, text := range []string{older, "|user|" + messages[0].Content + "|" + harmony, "|user\n" + messages[0].Content + "|\n" + hermes, xml} {
+			m := []Model{classic, modern, foreign, foreign}[i]
+			counted := int64(0)
+			for _, message := range messages {
+				counted += m.Message(message)
+			}
+			text += assistant.Content
+			check.That(t, counted >= int64(m.Tokenizer.Count(text)), "%s, template %d: counted %d, rendered %d: %q", m.Tokenizer.Name(), i, counted, m.Tokenizer.Count(text), text)
+		}
+	}
+}
+
+// An image in a message is no text of it, but parts the text that it stands in.
+func TestMessageWithImages(t *testing.T) {
+	t.Parallel()
+	m := model(t, "o200k_base", kind.OpenAI, "gpt-4o")
+	whole := m.Message(openai.Message{Role: "user", Content: "cartoon"})
+	check.Equal(t, m.Message(openai.Message{Role: "user", Content: "cartoon", Images: []openai.Image{{At: 0}, {At: 7}}}), whole+8, "around the text")
+	parted := m.Message(openai.Message{Role: "user", Content: "cartoon", Images: []openai.Image{{At: 3}}})
+	check.Equal(t, parted, int64(m.Tokenizer.PerMessage()+m.Tokenizer.Count("car")+m.Tokenizer.Count("toon")+4), "within the text")
+}
+
+// What a schema refers to counts wherever it does, as OpenAI writes it out; nobody can make
+// the count take long, overflow, or end.
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	m := model(t, "o200k_base", kind.OpenAI, "gpt-5")
+	tools := func(parameters string) int64 {
+		return m.Tools([]openai.Tool{{Name: "f", Parameters: json.RawMessage(parameters)}}, openai.ToolChoice{})
+	}
+	address := `{"type":"object","properties":{"street":{"type":"string","description":"with its number"},"zip":{"type":"string"}}}`
+	inline := tools(`{"type":"object","properties":{"from":` + address + `,"to":` + address + `}}`)
+	referred := tools(`{"type":"object","properties":{"from":{"$ref":"#/$defs/Address"},"to":{"$ref":"#/$defs/Address"}},"$defs":{"Address":` + address + `}}`)
+	check.That(t, inline <= referred && referred <= inline*5/4, "written out it costs %d, and referred to %d", inline, referred)
+
+	var doubling strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&doubling, `"d%d":{"type":"object","properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/$defs/d%d"}}},`, i, i+1, i+1)
+	}
+	check.Equal(t, tools(`{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{`+doubling.String()+`"d60":{"type":"string"}}}`), 1<<40+102, "doubled 60 times")
+
+	node := `{"type":"object","properties":{"value":{"type":"string"},"left":{"$ref":"#"},"right":{"$ref":"#"}}}`
+	check.That(t, tools(node) >= 3*int64(m.Tokenizer.Count(node))-60, "what holds itself costs %d, and once %d", tools(node), m.Tokenizer.Count(node))
+}
+
+// Whatever parameters are, they are counted: at least as text where they are no schema.
+func FuzzParameters(f *testing.F) {
+	for _, seed := range []string{`{"type":"object","properties":{"a":{"type":["string","null"],"enum":["x"]}},"required":["a"]}`, `{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/a"}}}`,
+		`[]`, `{"a`, `{"type":3,"items":[{}],"anyOf":{}}`, strings.Repeat(`{"items":`, 100) + "1" + strings.Repeat("}", 100), `{"a":"\u00e9\"}`, ``, `"x"`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, parameters string) {
+		if len(parameters) > 1<<12 || !json.Valid([]byte(parameters)) && strings.ToValidUTF8(parameters, "") != parameters {
+			return
+		}
+		tools := []openai.Tool{{Name: "f", Parameters: json.RawMessage(parameters)}}
+		for _, m := range []Model{model(t, "o200k_base", kind.OpenAI, "gpt-5"), model(t, "upper_bound", kind.Anthropic, "claude")} {
+			counted := m.Tools(tools, openai.ToolChoice{})
+			least := 0
+			if !json.Valid([]byte(parameters)) || !m.Tokenizer.Exact() {
+				least = m.Tokenizer.Count(parameters)
+			}
+			check.That(t, int64(least) <= counted && counted <= 1<<41, "%s: counted %d of at least %d", m.ID, counted, least)
+		}
+	})
+}
+
+// BenchmarkTools counts the tools of the published call that has most of them; text is for
+// what it would take to count their JSON alone.
+func BenchmarkTools(b *testing.B) {
+	calls, err := usage.Calls()
+	check.OK(b, err)
+	tools := slices.MaxFunc(calls, func(a, b usage.Call) int { return cmp.Compare(len(a.Tools), len(b.Tools)) }).Tools
+	wire, err := json.Marshal(tools)
+	check.OK(b, err)
+	for _, name := range tokens.Names() {
+		tokenizer, err := tokens.New(name)
+		check.OK(b, err)
+		m := Model{Tokenizer: tokenizer, Kind: kind.OpenAI, ID: "gpt-5"}
+		for what, count := range map[string]func(){"tools": func() { m.Tools(tools, openai.ToolChoice{}) }, "text": func() { tokenizer.Count(string(wire)) }} {
+			b.Run(name+"/"+what, func(b *testing.B) {
+				b.SetBytes(int64(len(wire)))
+				b.ReportAllocs()
+				for b.Loop() {
+					count()
+				}
+			})
+		}
+	}
+}
