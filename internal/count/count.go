@@ -40,13 +40,13 @@ var (
 	// classic is for the models up to gpt-4.5. What they add to the namespace itself was 9
 	// tokens, or 5 if the conversation begins with instructions. Several calls at a time
 	// are written as a call of multi_tool_use.parallel.
-	classic = framing{tools: 10, perTool: 0, perCall: 5, perParallel: 12, perResult: 4, word: 1, named: 5}
+	classic = framing{tools: 10, perTool: 0, perCall: 5, perParallel: 8, perResult: 4, word: 1, named: 5}
 	// modern is for all later ones, and for those whose names say nothing: gpt-5 adds 98
 	// tokens, among them those that say which tools take which channel.
-	modern = framing{tools: 100, perTool: 2, perCall: 10, perParallel: 12, perResult: 6, word: 1, named: 5}
+	modern = framing{tools: 100, perTool: 2, perCall: 10, perParallel: 8, perResult: 6, word: 1, named: 5}
 	// foreign is for templates that we do not see. Instructions of 865 tokens (Amazon Nova 2
 	// Lite), 804 (Claude Opus 4.7), 675 (Llama 4 as Groq serves it) are the longest.
-	foreign = framing{tools: 1024, perTool: 64, perCall: 96, perParallel: 32, perResult: 64, word: 16, named: 16}
+	foreign = framing{tools: 1024, perTool: 64, perCall: 48, perResult: 48, word: 16, named: 16}
 )
 
 // family gives how the model is shown tools, and whether it is in TypeScript.

@@ -33,13 +33,15 @@ func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
 func maybe(r *rand.Rand, s string) string { return pick(r, "", "", s) }
 
-func randomShape(r *rand.Rand, depth int) *shape {
+// randomShape gives a shape of at most that depth; a plain one has no keyword that some
+// renderer leaves out.
+func randomShape(r *rand.Rand, depth int, plain bool) *shape {
 	s := &shape{title: maybe(r, pick(r, words...)), about: maybe(r, pick(r, words...))}
 	kinds := []string{"string", "integer", "number", "boolean", "null", "string", "array", "object", "variants"}
 	if depth == 0 {
 		kinds = kinds[:6]
 	}
-	for range r.IntN(3) {
+	for range r.IntN(map[bool]int{true: 1, false: 3}[plain]) {
 		s.extra = append(s.extra, pick(r, [2]string{"minimum", "0"}, [2]string{"format", `"date-time"`}, [2]string{"pattern", `"^[a-z]{2,}<\\d+$"`},
 			[2]string{"maxItems", "10"}, [2]string{"x-unknown", `{"a": [1, 2, {"b": null}], "ü": "é"}`}))
 	}
@@ -54,15 +56,18 @@ func randomShape(r *rand.Rand, depth int) *shape {
 	case "integer", "number":
 		s.fallback = maybe(r, "17.25")
 	case "array":
-		s.items = randomShape(r, depth-1)
+		s.items = randomShape(r, depth-1, plain)
 	case "object":
 		for i := range r.IntN(5) {
-			s.fields = append(s.fields, field{fmt.Sprint(pick(r, "city", "user_id", "maxResults", "q"), i), r.IntN(2) == 0, randomShape(r, depth-1)})
+			s.fields = append(s.fields, field{fmt.Sprint(pick(r, "city", "user_id", "maxResults", "q"), i), r.IntN(2) == 0, randomShape(r, depth-1, plain)})
 		}
 	case "variants":
 		s.kind, s.variant = "", pick(r, "anyOf", "oneOf")
+		if plain {
+			s.variant = "oneOf"
+		}
 		for range 1 + r.IntN(3) {
-			s.variants = append(s.variants, randomShape(r, depth-1))
+			s.variants = append(s.variants, randomShape(r, depth-1, plain))
 		}
 	}
 	return s

@@ -268,9 +268,10 @@ func (w *typescript) list(values, between string, f func(value string)) {
 	})
 }
 
-// variants writes types of which one holds, or all do.
+// variants writes types of which one holds, or all do, with what is said of each.
 func (w *typescript) variants(values, between string, depth int) {
-	if between[0] == '\n' {
+	lines := between[0] == '\n'
+	if lines {
 		w.write(between)
 	}
 	w.list(values, between, func(value string) {
@@ -284,6 +285,9 @@ func (w *typescript) variants(values, between string, depth int) {
 			w.write(" // default: ", k.fallback)
 		}
 	})
+	if lines {
+		w.write("\n")
+	}
 }
 
 func (w *typescript) object(k *keywords, depth int) {
