@@ -22,9 +22,15 @@ type told struct {
 
 // toldCall is a call of a tool. Its pieces are put together as OpenAI's client does.
 type toldCall struct {
-	Index    int
-	ID, Type string
-	Function struct{ Name, Arguments string }
+	Index    int          `json:"index"`
+	ID       string       `json:"id"`
+	Type     string       `json:"type"`
+	Function toldFunction `json:"function"`
+}
+
+type toldFunction struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
 }
 
 func (a answer) told(t *testing.T) told {
@@ -210,9 +216,8 @@ func init() {
 func (a told) checkCalls(t *testing.T) {
 	t.Helper()
 	check.Must(t, len(a.calls) == 2, "calls %+v", a.calls)
-	for i, want := range []toldCall{{ID: "call_1"}, {ID: "call_2"}} {
+	for i, want := range []toldCall{{ID: "call_1", Function: toldFunction{"weather", `{"city":"Paris"}`}}, {ID: "call_2", Function: toldFunction{"time", "{}"}}} {
 		got := a.calls[i]
-		want.Function = [...]struct{ Name, Arguments string }{{"weather", `{"city":"Paris"}`}, {"time", "{}"}}[i]
 		check.That(t, got.Function == want.Function && got.Type == "function" && (got.ID == want.ID || strings.HasPrefix(got.ID, "call_") && len(got.ID) == 31), "call %+v, want %+v", got, want)
 	}
 }

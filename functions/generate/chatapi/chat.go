@@ -73,8 +73,6 @@ func (h *Handler) prepare(r *http.Request, e *entry, id identity, req *openai.Ch
 	case "":
 	case "messages":
 		return nil, openai.Errorf(openai.InvalidValue, name, "The messages have no text.")
-	case "image_url":
-		return nil, openai.Errorf(openai.UnsupportedParameter, "messages", "An image can be sent to %s as a data URL only.", e.feature)
 	default:
 		return nil, openai.Errorf(openai.UnsupportedParameter, name, "%s is not supported by %s.", name, e.feature)
 	}
