@@ -134,6 +134,39 @@ func TestFallback(t *testing.T) {
 	}
 }
 
+// A fallback that would give another answer than was asked for is not asked: the failure is
+// the model's own.
+func TestFallbackThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	spare := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"type":"message","content":[{"type":"text","text":"Hello."}],"stop_reason":"end_turn","usage":{"input_tokens":9,"output_tokens":5}}`))
+	}))
+	t.Cleanup(spare.Close)
+	down := func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Error(w, "{}", http.StatusServiceUnavailable) })
+	}
+	s := setup{model: down}.newRig(t, func(yaml string) string {
+		return strings.NewReplacer(
+			"models:\n", `  other: {kind: anthropic, base_url: "`+spare.URL+`", api_key: {env: TEST_SECRET}}
+models:
+  big: {provider: other, id: big-model, tokenizer: upper_bound, context: 1000000, price_per_mtok: {input: "1.60", output: "6.40"}}
+`, `docqa: {model: small,`, `docqa: {model: small, fallback: big, allow: [tools],`).Replace(yaml)
+	})
+	token := s.token("ann", "")
+	for schema, want := range map[string]int{`{"type":"object"}`: http.StatusOK, `{"type":"string"}`: http.StatusBadGateway} {
+		before := asked.Load()
+		a := s.chat(token, `{"model":"docqa","messages":[{"role":"user","content":"Hi."}],"max_tokens":100,"tools":[{"type":"function","function":{"name":"f","parameters":`+schema+`}}]}`)
+		check.That(t, a.status == want && (asked.Load() > before) == (want == http.StatusOK), "%s: %d %s, %d calls of the fallback", schema, a.status, a.body, asked.Load()-before)
+		if want != http.StatusOK {
+			e := s.wireError(a)
+			check.That(t, e.Upstream != nil && *e.Upstream == http.StatusServiceUnavailable, "%+v", e)
+		}
+	}
+}
+
 // TestBreaker: a provider that says that it is down is not asked for a while, and
 // calls fail at once and for nothing, or go to the fallback.
 func TestBreaker(t *testing.T) {
