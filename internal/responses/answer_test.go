@@ -182,6 +182,12 @@ func TestResponse(t *testing.T) {
 			"output_tokens_details":{"reasoning_tokens":3},"total_tokens":27},"user":null,"notice":"None."}`), &want))
 	check.Diff(t, cmp.Diff(want, got), "response")
 
+	// A request is not repeated at any length.
+	for _, long := range []string{`"instructions":"` + strings.Repeat("a", 9000) + `"`, `"metadata":{"a":null,"b":"c"}`, `"text":{"format":{"type":"text","none":null}}`} {
+		encoded := string(openai.Encode(answerTo(t, with(long)).Response()))
+		check.That(t, len(encoded) < 1000 && !strings.Contains(encoded, `"a":null`) && !strings.Contains(encoded, "none"), "%.50s: %s", long, encoded)
+	}
+
 	// The owner's tools, which go upstream where a caller sends none, are not told.
 	req, apiErr := Parse([]byte(with("")))
 	check.Must(t, apiErr == nil, "%+v", apiErr)

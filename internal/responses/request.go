@@ -15,18 +15,20 @@ import (
 // what a response repeats of its request.
 type Request struct {
 	*openai.ChatRequest
-	instructions json.RawMessage // a string; nil: none
+	instructions json.RawMessage // a string; nil: none, or one that is too long to be repeated
 	format       json.RawMessage // of the text; nil: plain text
 	metadata     json.RawMessage // an object; nil: none
 	tooling      openai.Tooling  // as it was sent: what goes upstream may be the owner's
 	origins      []origin        // of each message
 }
 
-// Bounds of metadata, which are OpenAI's: it is sent back, in a stream three times.
+// An answer repeats some of its request, a stream even three times: so there are bounds,
+// which for metadata are OpenAI's.
 const (
-	maxPairs = 16
-	maxKey   = 64  // bytes
-	maxValue = 512 // bytes
+	maxRepeated = 8 << 10 // bytes of instructions
+	maxPairs    = 16      // of metadata
+	maxKey      = 64      // bytes
+	maxValue    = 512     // bytes
 )
 
 // Parse reads a request for a response: only known fields, in their exact case, each once.
@@ -184,7 +186,9 @@ func (r *reader) instructions(m member) *openai.Error {
 	case text == "": // as good as none
 		return nil
 	}
-	r.req.instructions = m.Value
+	if len(m.Value) <= maxRepeated {
+		r.req.instructions = m.Value
+	}
 	first := turn{role: "system", origin: origin{path: m.Name, plain: true}}
 	first.say(m.Value)
 	r.turns = slices.Insert(r.turns, 0, first)
@@ -204,7 +208,7 @@ func (r *reader) metadata(m member) *openai.Error {
 	if !fits {
 		return openai.Errorf(openai.InvalidValue, m.Name, "metadata may have at most %d strings, with names of at most %d bytes and values of at most %d.", maxPairs, maxKey, maxValue)
 	}
-	r.req.metadata = m.Value
+	r.req.metadata = object(pairs...)
 	return nil
 }
 
@@ -217,11 +221,11 @@ func (r *reader) format(o option) *openai.Error {
 	}
 	kind := members.Get("type")
 	format := object(members...)
+	r.req.format = format
 	if string(kind) == `"json_schema"` {
 		members = slices.DeleteFunc(members, func(m member) bool { return m.Name == "type" })
 		format = object(is("type", kind), is("json_schema", object(members...)))
 	}
-	r.req.format = o.raw
 	r.say("response_format", format)
 	return nil
 }
@@ -303,7 +307,11 @@ func is(name string, value json.RawMessage) member { return member{Name: name, V
 // object writes an object with members in their order. Values stand as they were written, so
 // that what is measured is what was sent, and images are not read again.
 func object(members ...member) json.RawMessage {
-	b := []byte{'{'}
+	size := 2
+	for _, m := range members {
+		size += len(m.Name) + len(m.Value) + len(`"":,`)
+	}
+	b := append(make([]byte, 0, size), '{')
 	for i, m := range members {
 		if i > 0 {
 			b = append(b, ',')
@@ -315,7 +323,11 @@ func object(members ...member) json.RawMessage {
 }
 
 func list(values []json.RawMessage) json.RawMessage {
-	b := []byte{'['}
+	size := 2
+	for _, v := range values {
+		size += len(v) + 1
+	}
+	b := append(make([]byte, 0, size), '[')
 	for i, v := range values {
 		if i > 0 {
 			b = append(b, ',')
