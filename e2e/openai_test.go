@@ -135,6 +135,30 @@ func TestOpenAIParse(t *testing.T) {
 	})
 }
 
+// Tools, images, reasoning and embeddings reach the built-in model and come back as the
+// client knows them from OpenAI.
+func TestOpenAIWholeSurface(t *testing.T) {
+	t.Parallel()
+	eachWay(t, writeConfig(t, strings.Join([]string{
+		`providers: {main: {kind: openai, base_url: "https://model.invalid/v1", api_key: {env: E2E_NO_SUCH_KEY}}}`,
+		`models:`,
+		`  small: {provider: main, id: gpt-4o, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 10000, price_per_mtok: {input: "1", output: "1"}, image_tokens: {rule: gpt-4o}}`,
+		`  vectors: {provider: main, kind: embedding, id: text-embedding-3-small, tokenizer: cl100k_base, context: 8192, price_per_mtok: {input: "1"}}`,
+		`features: {ask: {model: small, max_output_tokens: 500, allow: [tools, images], reasoning_effort: [low], reasoning: true}, search: {model: vectors}}`,
+		`tiers: {anonymous: {max_input_tokens: 3000, max_output_tokens: 500, max_tools: 1, max_images: 1, limits: {tokens: {capacity: 100000, per: 1h}}}}`,
+		`fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}`,
+	}, "\n")), func(t *testing.T, d *dev) {
+		got := run(t, nil, "node", "local/upstream/testdata/client.mjs", d.url, "anonymous", "ask", "search")
+		check.That(t, got.code == 0 && got.stdout == `runTools [{"city":"text"}] true true
+stream [[0,"get_weather","{\"city\":\"text\"}"],[1,"get_weather","{\"city\":\"text\"}"]] tool_calls 2
+forced null {"city":"text"} tool_calls
+image true 96
+embeddings 3 256 true true
+reasoning true true
+`, "%+v", got)
+	})
+}
+
 func number(t *testing.T, s string) int {
 	t.Helper()
 	n, err := strconv.Atoi(s)

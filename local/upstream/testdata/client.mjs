@@ -1,8 +1,9 @@
-// OpenAI's client asks the built-in model for all that it can do. It prints one line for
-// each thing.
+// OpenAI's client asks for all that the built-in model can do, of the model itself or of
+// what stands before it. It prints one line for each thing.
 import OpenAI from "openai";
 
-const openai = new OpenAI({ baseURL: process.argv[2] + "/v1", apiKey: "any", maxRetries: 0 });
+const [url, apiKey, model, vectorModel] = process.argv.slice(2);
+const openai = new OpenAI({ baseURL: url + "/v1", apiKey, maxRetries: 0 });
 const chat = openai.chat.completions;
 const weather = {
   name: "get_weather",
@@ -10,7 +11,7 @@ const weather = {
   parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false },
   strict: true,
 };
-const ask = (content) => ({ model: "m", max_tokens: 500, messages: [{ role: "user", content }] });
+const ask = (content) => ({ model, max_tokens: 500, messages: [{ role: "user", content }] });
 const tools = [{ type: "function", function: weather }];
 
 // The tool runner calls the function and ends with an answer.
@@ -36,7 +37,7 @@ const image = await chat.create(ask([{ type: "text", text: "What is it?" }, { ty
 console.log("image", /picture of 1 x 1 pixels/.test(image.choices[0].message.content), image.usage.prompt_tokens);
 
 // The client asks for base64 by itself, and gives numbers.
-const vectors = (await openai.embeddings.create({ model: "text-embedding-3-small", input: ["a red house", "the red house", "blue"], dimensions: 256 })).data;
+const vectors = (await openai.embeddings.create({ model: vectorModel, input: ["a red house", "the red house", "blue"], dimensions: 256 })).data;
 const dot = (a, b) => a.embedding.reduce((sum, v, i) => sum + v * b.embedding[i], 0);
 console.log("embeddings", vectors.length, vectors[0].embedding.length, dot(vectors[0], vectors[1]) > 0.5, dot(vectors[0], vectors[2]) < 0.3);
 
