@@ -60,6 +60,9 @@ func (e *entry) log(ctx context.Context, method, path string, now time.Time) {
 		attrs = append(attrs,
 			slog.Group("reserved", slog.Int64("tokens", reserved.Tokens), slog.String("usd", reserved.Money.String())),
 			slog.Group("settled", slog.Int64("tokens", used.Tokens), slog.String("usd", used.Money.String())))
+		if call := e.admission.Call; len(call.Tools)+call.Images() > 0 {
+			attrs = append(attrs, slog.Int("tools", len(call.Tools)), slog.Int("images", call.Images()))
+		}
 	}
 	logger(ctx).LogAttrs(ctx, slog.LevelInfo, "request", append(attrs, e.span()...)...)
 }

@@ -27,6 +27,8 @@ type requestLine struct {
 	Feature  string
 	Reserved *loggedAmount
 	Settled  *loggedAmount
+	Tools    int
+	Images   int
 }
 
 type loggedAmount struct {
@@ -71,6 +73,19 @@ func indiscreet(http.Handler) http.Handler {
 	})
 }
 
+// xylophones is a call that says in each of its parts what must never show in a log.
+var xylophones = callKind{
+	before: []object{
+		{"role": "user", "content": []object{onePixel, {"type": "text", "text": "xylophone"}}},
+		{"role": "assistant", "tool_calls": []object{{"id": "xylophone", "type": "function", "function": object{"name": "xylophone", "arguments": `{"xylophone":1}`}}}},
+		{"role": "tool", "tool_call_id": "xylophone", "content": "xylophone"},
+	},
+	with: object{"tools": []object{
+		{"type": "function", "function": object{"name": "xylophone", "description": "xylophone"}},
+		{"type": "function", "function": object{"name": "xylophone_2", "parameters": object{"type": "object", "properties": object{"xylophone": object{}}}}},
+	}, "tool_choice": object{"type": "function", "function": object{"name": "xylophone"}}},
+}
+
 // Each request has one line that tells all about it but what was said.
 func TestLog(t *testing.T) {
 	t.Parallel()
@@ -90,6 +105,9 @@ func TestLog(t *testing.T) {
 		{name: "streamed", body: cvCall(secretPrompt, true),
 			settled: price.Usage{Input: 30, Output: 9},
 			want:    requestLine{Outcome: "answered", Identity: "user#123", Tier: "user", Feature: "cv"}, reserved: true},
+		{name: "tools and images", body: xylophones.call(secretPrompt, false),
+			settled: price.Usage{Input: 30, Output: 9},
+			want:    requestLine{Outcome: "answered", Identity: "user#123", Tier: "user", Feature: "cv", Tools: 2, Images: 1}, reserved: true},
 		{name: "refused by the provider", body: cvCall(secretPrompt+" refuse", false),
 			want: requestLine{Outcome: "provider_error", Identity: "user#123", Tier: "user", Feature: "cv"}, reserved: true},
 		{name: "broken in the stream", body: cvCall(secretPrompt+" break", true), settled: price.Usage{Output: secretAnswerTokens}, worst: true,
@@ -116,7 +134,7 @@ func TestLog(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := setup{model: indiscreet, bucket: bucket.Options{ReserveTimeout: 500 * time.Millisecond}}.newRig(t)
+			g := setup{model: indiscreet, bucket: bucket.Options{ReserveTimeout: 500 * time.Millisecond}}.newRig(t, openToAll)
 			if tt.storeFails {
 				g.net.Plan = faults.Always(faults.Throttled)
 			}

@@ -44,15 +44,6 @@ const (
 	hasWorst // an estimate
 )
 
-// cvCall is a request that counts against all the limits of a user.
-func cvCall(prompt string, stream bool) string {
-	body, _ := json.Marshal(map[string]any{
-		"model": "cv", "stream": stream, "max_tokens": cvCap,
-		"messages": []map[string]string{{"role": "user", "content": prompt}},
-	})
-	return string(body)
-}
-
 const cvCap = 300
 
 // settled is how one call of user#123 to cv must have been settled, at a clock
@@ -189,8 +180,15 @@ func eachWay(t *testing.T, way string, test func(t *testing.T, stream bool)) {
 	}
 }
 
-// The built-in upstream fails in each of its ways.
+// The built-in upstream fails in each of its ways, whatever is asked of it.
 func TestSettle(t *testing.T) {
+	t.Parallel()
+	for _, kind := range callKinds {
+		t.Run(kind.name, kind.testSettle)
+	}
+}
+
+func (kind callKind) testSettle(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		mark, way string
@@ -218,7 +216,7 @@ func TestSettle(t *testing.T) {
 		t.Run(tt.mark, func(t *testing.T) {
 			t.Parallel()
 			eachWay(t, tt.way, func(t *testing.T, stream bool) {
-				g := newRig(t, func(yaml string) string {
+				g := newRig(t, openToAll, func(yaml string) string {
 					if tt.code == openai.ProviderTimeout {
 						yaml = strings.ReplaceAll(yaml, "timeout: 20s", "timeout: 1s")
 					}
@@ -226,13 +224,17 @@ func TestSettle(t *testing.T) {
 				})
 				g.freeze(0)
 				token := g.token("123", "")
-				a := g.chat(token, cvCall("I am a welder. "+tt.mark, stream))
+				a := g.chat(token, kind.call("I am a welder. "+tt.mark, stream))
 				calls := g.upstream.Calls()
-				check.Must(t, len(calls) == 1, "%d calls upstream, want 1", len(calls))
+				check.Must(t, len(calls) == 1, "%d calls upstream, want 1: %s", len(calls), a.body)
 				check.Equal(t, calls[0].MaxOutputTokens, cvCap, "the cap upstream is")
 				g.wantAnswer(a, stream, tt.code, tt.upstream)
 				billed := calls[0].Billed
 				check.Must(t, tt.want.ledger == hasNothing || billed.Input != 0, "the upstream billed nothing: the row tests nothing")
+				check.That(t, billed.Input <= g.counted(), "the upstream billed %d tokens of input, and %d were counted", billed.Input, g.counted())
+				if tt.want.ledger == hasWorst { // what was seen is all that is known
+					billed = price.Usage{Input: g.counted(), Output: max(0, billed.Output-kind.unseen)}
+				}
 				g.wantSettled(token, tt.want, billed)
 			})
 		})
@@ -362,6 +364,43 @@ func TestSettleStrangeProvider(t *testing.T) {
 					check.That(t, e.Code == string(openai.RateLimitExceeded) && e.Limit == "tokens" && *e.Remaining == 0, "in debt, the next call gets %+v", e)
 				}
 			})
+		})
+	}
+}
+
+// More input than was counted is charged as it is reported, also where that is more than was
+// reserved; and the log tells how far off the count was, wherever tools or images may be why.
+func TestInputAboveTheCount(t *testing.T) {
+	t.Parallel()
+	const debt, above = "the provider reported more than was reserved: it is charged as debt", "the provider reported more input than was counted: it is charged"
+	for _, kind := range callKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			counted := int64(0)
+			for _, more := range []int64{0, 1, 5_000} { // the first tells what is counted
+				usage := price.Usage{Input: counted + more, Output: 2}
+				g := setup{model: answering(fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d}`, max(1, usage.Input), usage.Output))}.newRig(t, openToAll)
+				g.freeze(0)
+				token := g.token("123", "")
+				g.wantAnswer(g.chat(token, kind.call("Hi.", false)), false, "", 0)
+				if counted == 0 {
+					counted = g.counted()
+					continue
+				}
+				g.wantSettled(token, settled{paysBilled, 1, hasBilled, ledger.Completed}, usage)
+				message, more := debt, kind.with["tools"] != nil || kind.part != nil
+				if usage.Total() <= counted+cvCap {
+					message = above
+				}
+				var lines []string
+				for _, line := range append(g.logged(debt), g.logged(above)...) {
+					lines = append(lines, string(line))
+				}
+				check.Must(t, len(lines) == 1 || message == above && !more && len(lines) == 0, "%d of %d tokens: %q", usage.Input, counted, lines)
+				for _, line := range lines {
+					check.That(t, strings.Contains(line, message) && strings.Contains(line, fmt.Sprintf(`"reported_input_tokens":%d,"counted_input_tokens":%d,`, usage.Input, counted)), "%s", line)
+				}
+			}
 		})
 	}
 }
