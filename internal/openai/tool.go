@@ -59,6 +59,8 @@ type ToolCall struct {
 	ID        string
 	Name      string
 	Arguments string // JSON, if the model has kept to that
+	// Signature is of the thoughts behind the call, as Gemini's API wants it; "": none is sent.
+	Signature string
 }
 
 // ToolCalls are whole calls of tools.
@@ -70,14 +72,21 @@ func (list ToolCalls) MarshalJSON() ([]byte, error) {
 		Name      string `json:"name"`
 		Arguments string `json:"arguments"`
 	}
+	type extra struct {
+		Google struct {
+			Signature string `json:"thought_signature,omitempty"`
+		} `json:"google,omitzero"`
+	}
 	type call struct {
 		ID       string   `json:"id"`
 		Type     string   `json:"type"`
 		Function function `json:"function"`
+		Extra    extra    `json:"extra_content,omitzero"`
 	}
 	wire := make([]call, len(list))
 	for i, c := range list {
-		wire[i] = call{c.ID, "function", function{c.Name, c.Arguments}}
+		wire[i] = call{ID: c.ID, Type: "function", Function: function{c.Name, c.Arguments}}
+		wire[i].Extra.Google.Signature = c.Signature
 	}
 	return plain(wire)
 }

@@ -35,6 +35,7 @@ type knownCall struct {
 	some    bool   // there are arguments
 	whole   bool   // they came as a value
 	nesting nesting
+	sum     uint64 // of the arguments, as sumOf has it
 }
 
 // piece is a part of a call as a server tells it: any may be missing.
@@ -57,6 +58,7 @@ func (c *calls) add(p *Part, said piece) {
 	}
 	call.some, call.whole = call.some || !isBlank(said.arguments), call.whole || said.whole
 	call.nesting.read(said.arguments)
+	call.sum = sumOf(call.sum, said.arguments)
 	switch {
 	case call.name != "" && said.arguments != "":
 		p.ToolCalls = append(p.ToolCalls, openai.ToolCall{Index: call.index, Arguments: said.arguments})
@@ -104,11 +106,13 @@ func (c *calls) find(said piece) *knownCall {
 		i = last
 	}
 	if i >= 0 && !said.foreign {
-		switch known := &c.list[i]; {
-		case said.name == "", known.name == "", said.id != "" && said.id == known.id:
+		known := &c.list[i]
+		same := said.id != "" && said.id == known.id
+		switch ended := known.ended(said); {
+		case said.name == "", known.name == "", !ended && (same || said.name == known.name):
 			return known
-		case said.name == known.name && !known.ended(said):
-			return known
+		case same && ended && known.sum == sumOf(0, said.arguments):
+			return nil // it is told again
 		}
 	}
 	if len(c.list) >= maxCalls {
@@ -118,9 +122,10 @@ func (c *calls) find(said piece) *knownCall {
 	return &c.list[len(c.list)-1]
 }
 
-// ended reports whether a call has come to its end before a piece that repeats its name.
+// ended reports whether a call has come to its end before a piece that says its name: there
+// are arguments, and these are others, or the id is.
 func (c *knownCall) ended(next piece) bool {
-	return (c.whole || c.nesting.done()) && (next.id != "" || next.arguments != "" || next.whole)
+	return (c.whole || c.nesting.done()) && (next.id != "" && next.id != c.id || !isBlank(next.arguments) || next.whole)
 }
 
 // finish tells what is only known once an answer has ended with p, if it does: that calls
@@ -205,6 +210,14 @@ func wordOf(said any) string {
 		return strconv.FormatFloat(said, 'f', -1, 64)
 	}
 	return ""
+}
+
+// sumOf is a checksum of what sum is one of, and text behind it (FNV-1a).
+func sumOf(sum uint64, text string) uint64 {
+	for i := range len(text) {
+		sum = (sum ^ uint64(text[i])) * 1099511628211
+	}
+	return sum
 }
 
 // nesting follows JSON as it comes, as far as needed to see its end.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
@@ -68,10 +70,30 @@ func (o *OpenAI) Call(ctx context.Context, req Request) (Answer, error) {
 	if err != nil {
 		return nil, unsent(err)
 	}
+	if host := "." + o.server(); strings.HasSuffix(host, ".googleapis.com") {
+		r.Messages = signed(r.Messages)
+	}
 	if o.noStreamOptions {
 		r.StreamOptions = openai.StreamOptions{}
 	}
 	return o.call(ctx, withExtra(r, without(req.Extra, "reasoning_effort", r.ReasoningEffort != "")), req)
+}
+
+// unknownSignature is what Google has for calls without the signature of the thoughts behind
+// them. Gemini 3 and later refuse a conversation with a call that has neither, and most
+// clients keep no signature.
+const unknownSignature = "skip_thought_signature_validator"
+
+// signed gives the first call of each message a signature, as Gemini does.
+func signed(messages []openai.Message) []openai.Message {
+	messages = slices.Clone(messages)
+	for i := range messages {
+		if calls := &messages[i].ToolCalls; len(*calls) > 0 {
+			*calls = slices.Clone(*calls)
+			(*calls)[0].Signature = unknownSignature
+		}
+	}
+	return messages
 }
 
 // newOpenAIRequest is the body of a request, complete but for the owner's extra fields:

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -226,6 +227,29 @@ func TestConversationsWithToolsOnTheWire(t *testing.T) {
 	}
 }
 
+// Gemini is told of a signature beside the first call of each message, others of none.
+func TestSignaturesForGemini(t *testing.T) {
+	const signature = `"extra_content":{"google":{"thought_signature":"skip_thought_signature_validator"}}`
+	for base, want := range map[string]int{
+		"https://generativelanguage.googleapis.com/v1beta/openai": 2, "https://europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/l/endpoints/openapi": 2,
+		"https://api.openai.com/v1": 0, "https://googleapis.com.example.com/v1": 0, "https://notgoogleapis.com/v1": 0,
+	} {
+		var body string
+		client := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			raw, _ := io.ReadAll(r.Body)
+			body = string(raw)
+			return nil, errors.New("no route")
+		})}
+		req := request(false)
+		req.Messages, req.Tools = talk, tools
+		_, err := call(t.Context(), t, clientWith(t, OpenAIConfig{BaseURL: base, HTTPClient: client}), req)
+		wantFailure(t, err, Broken, 0)
+		check.Equal(t, strings.Count(body, signature), want, "%s: signatures", base)
+		check.That(t, want == 0 || strings.Contains(body, `"name":"weather","arguments":" {\"zip\":12345678901234567890,\"at\":\"<now>\"}"},`+signature+`}`), "%s", body)
+		check.Equal(t, talk[3].ToolCalls[0].Signature, "", "the request itself stays as it is:")
+	}
+}
+
 // called is the answer that calls tools, each as id, name and arguments.
 func called(calls ...[3]string) Part {
 	p := Part{FinishReason: "tool_calls"}
@@ -296,6 +320,10 @@ func TestToolCalls(t *testing.T) {
 			delta(`[{"index":0,"function":{"name":"f","arguments":":1}"}}]`) + end("tool_calls"), called(g, f)},
 		{"the same id twice", delta(`[{"index":0,"id":"x","function":{"name":"f","arguments":"{\"a\":1}"}},{"index":1,"id":"x","function":{"name":"g","arguments":"{}"}}]`) + end("tool_calls"),
 			called([3]string{"x", "f", `{"a":1}`}, [3]string{"made", "g", `{}`})},
+		{"one id and one index for all", delta(`[{"index":0,"id":"x","function":{"name":"f","arguments":"{\"a\":1}"}}]`) + delta(`[{"index":0,"id":"x","function":{"name":"f","arguments":"{\"a\":2}"}}]`) + end("tool_calls"),
+			called([3]string{"x", "f", `{"a":1}`}, [3]string{"made", "f", `{"a":2}`})},
+		{"a call told again", delta(`[{"index":0,"id":"call_1","function":{"name":"f","arguments":"{\"a\""}}]`) + delta(`[{"index":0,"id":"call_1","function":{"arguments":":1}"}}]`) +
+			delta(`[{"index":0,"id":"call_1","function":{"name":"f","arguments":"{\"a\":1}"}}]`) + end("tool_calls"), called(f)},
 		{"arguments as an object", delta(`[{"index":0,"id":"call_1","function":{"name":"f","arguments":{"a":1}}},{"index":0,"id":"call_2","function":{"name":"g","arguments":{}}}]`) + end("tool_calls"), called(f, g)},
 		{"two calls without arguments", delta(`[{"id":"call_1","function":{"name":"g","arguments":{}}},{"id":"call_2","function":{"name":"g","arguments":{}}}]`) + end("tool_calls"),
 			called([3]string{"call_1", "g", "{}"}, [3]string{"call_2", "g", "{}"})},

@@ -14,15 +14,14 @@ const shown = (content) => (typeof content === 'string' || typeof content === 'n
 for await (const line of createInterface({ input: process.stdin })) {
   ({ body, stream } = JSON.parse(line));
   let text = '';
-  const calls = new Map();
+  const all = [], calls = {};
   const show = (message, whole) => {
     text += shown(message?.content);
     if (!Array.isArray(message?.tool_calls)) return;
     message.tool_calls.forEach((call, i) => {
       const at = whole ? i : call?.index ?? call?.id ?? i, { name, arguments: more } = call?.function ?? {};
-      const known = calls.get(at) ?? { named: typeof name === 'string' && name !== '', said: '' };
-      if (typeof more === 'string') known.said += more;
-      calls.set(at, known);
+      if (typeof name === 'string' && name !== '') all.push(calls[at] = []);
+      if (typeof more === 'string') calls[at]?.push(more);
     });
   };
   try {
@@ -33,5 +32,5 @@ for await (const line of createInterface({ input: process.stdin })) {
       show(answer?.choices?.[0]?.message, true);
     }
   } catch {} // what was shown before stays
-  process.stdout.write(JSON.stringify({ text, calls: [...calls.values()].filter((c) => c.named).map((c) => c.said) }) + '\n');
+  process.stdout.write(JSON.stringify({ text, calls: all.map((pieces) => pieces.join('')) }) + '\n');
 }
