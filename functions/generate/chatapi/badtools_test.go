@@ -247,3 +247,48 @@ func TestBadToolsAndImages(t *testing.T) {
 	}
 	g.untouched(t)
 }
+
+// What a feature or a tier does not take is refused by its name, too; a sentence tells what
+// it takes.
+func TestNotTaken(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, seeing, func(yaml string) string {
+		return strings.NewReplacer("response_format, images]", "response_format, tools, images], max_images: 2, reasoning_effort: [high, low]",
+			`system: "You answer questions.",`, `system: "You answer questions.", tools: [{name: own}],`,
+			"user:      {", "user:      {max_tools: 2, ").Replace(yaml)
+	})
+	user := g.token("123", "")
+	of := func(feature, body string) string { return strings.Replace(body, `"open"`, `"`+feature+`"`, 1) }
+	image := `{"type":"image_url","image_url":{"url":"` + pixel + `"}}`
+	round := said(hello, calling(aCall), result("1"))
+	for _, tc := range []struct {
+		name, token, body string
+		code              openai.Code
+		param, says       string
+	}{
+		{"tools beside the owner's", user, of("docqa", tools(aTool)), openai.UnsupportedParameter, "tools", "its own tools"},
+		{"a tool that the owner has not", user, of("docqa", with(`"tool_choice":{"type":"function","function":{"name":"f"}}`)), openai.InvalidValue, "tool_choice", "not offered"},
+		{"a tool of none", user, with(`"tool_choice":"required"`), openai.InvalidValue, "tool_choice", "not offered"},
+		{"three tools of two", user, tools(tool("a", ""), tool("b", ""), tool("c", "")), openai.InputTooLong, "tools", "3 tools; at most 2"},
+		{"tools of a visitor", "", tools(aTool), openai.UnsupportedParameter, "tools", "no tools of anonymous callers"},
+		{"calls of a visitor", "", round, openai.UnsupportedParameter, "messages[1].tool_calls", "no tools of anonymous callers"},
+		{"calls where there are no tools", user, of("cv", round), openai.UnsupportedParameter, "messages[1].tool_calls", "This endpoint has no tools"},
+		{"images of a visitor", "", parts(image), openai.UnsupportedParameter, "messages[0].content[0].type", "no images of anonymous callers"},
+		{"three images of two", user, parts(image, image, image), openai.InputTooLong, "messages", "3 images; at most 2"},
+		{"the address of an image", user, parts(image, `{"type":"image_url","image_url":{"url":"https://example.com/a"}}`), openai.UnsupportedValue, "messages[0].content[1].image_url.url", "must be a data URL"},
+		{"images where there are none", user, of("cv", parts(`{"type":"text","text":"a"}`, image)), openai.UnsupportedParameter, "messages[0].content[1].type", "no images"},
+		{"an effort between", user, with(`"reasoning_effort":"medium"`), openai.UnsupportedValue, "reasoning_effort", "must be low or high"},
+		{"an effort where there is none", user, of("cv", with(`"reasoning_effort":"low"`)), openai.UnsupportedParameter, "reasoning_effort", "not supported by cv"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := g.chat(tc.token, tc.body)
+			g.refused(t, a, tc.code, tc.param)
+			check.That(t, strings.Contains(g.wireError(a).Message, tc.says), "%s", g.wireError(a).Message)
+		})
+	}
+	g.untouched(t)
+	for _, body := range []string{of("docqa", with(`"tool_choice":"none"`)), of("docqa", round), tools(tool("a", ""), tool("b", "")), parts(image, image), with(`"reasoning_effort":"high"`)} {
+		a := g.chat(user, body)
+		check.That(t, a.status == http.StatusOK, "%.300s: %d %s", body, a.status, a.body)
+	}
+}
