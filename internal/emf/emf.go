@@ -19,6 +19,7 @@ const (
 	Count        Unit = "Count"
 	Milliseconds Unit = "Milliseconds"
 	None         Unit = "None"
+	Percent      Unit = "Percent"
 )
 
 // Metric is one value.

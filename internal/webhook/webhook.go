@@ -25,8 +25,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/service/sns"
 )
 
 const (
@@ -61,30 +59,26 @@ func New(address, secret string) (*Webhook, error) {
 
 // Publish sends a page: its subject and its message are the text, its attribute "event" a
 // header.
-func (w *Webhook) Publish(ctx context.Context, in *sns.PublishInput, _ ...func(*sns.Options)) (*sns.PublishOutput, error) {
-	body, err := json.Marshal(map[string]string{"text": text(*in.Subject, *in.Message)})
+func (w *Webhook) Publish(ctx context.Context, subject, message string, attributes map[string]string) error {
+	body, err := json.Marshal(map[string]string{"text": text(subject, message)})
 	if err != nil {
-		return nil, err
-	}
-	var event string
-	if a, ok := in.MessageAttributes["event"]; ok && a.StringValue != nil {
-		event = *a.StringValue
+		return err
 	}
 	wait := firstWait
 	for try := 1; ; try++ {
-		again, after, err := w.send(ctx, body, event)
+		again, after, err := w.send(ctx, body, attributes["event"])
 		if err == nil {
-			return &sns.PublishOutput{}, nil
+			return nil
 		}
 		if !again || try == tries {
-			return nil, fmt.Errorf("webhook, try %d: %w", try, err)
+			return fmt.Errorf("webhook, try %d: %w", try, err)
 		}
 		timer := time.NewTimer(min(max(wait, after), maxWait))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, fmt.Errorf("webhook, try %d: %w", try, err)
+			return fmt.Errorf("webhook, try %d: %w", try, err)
 		}
 		wait *= 2
 	}
