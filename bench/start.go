@@ -11,6 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -67,12 +70,12 @@ func coldStart(ctx context.Context, l *lab) ([]table, error) {
 	ready, waited, answer := map[string][]time.Duration{}, map[string][]time.Duration{}, map[string][]time.Duration{}
 	for n := range warmUps + starts {
 		for _, f := range deployed {
-			r, w, a, err := g.start(ctx, f.name, n)
+			s, err := g.start(ctx, f.name, n)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", f.name, err)
 			}
 			if n >= warmUps {
-				ready[f.name], waited[f.name], answer[f.name] = append(ready[f.name], r-w), append(waited[f.name], w), append(answer[f.name], a)
+				ready[f.name], waited[f.name], answer[f.name] = append(ready[f.name], s.ready-s.waited), append(waited[f.name], s.waited), append(answer[f.name], s.answer)
 			}
 		}
 	}
@@ -84,8 +87,12 @@ func coldStart(ctx context.Context, l *lab) ([]table, error) {
 			here.expect(atMost, f.start, 1)
 		}
 	}
+	lies, err := g.causes(ctx)
+	if err != nil {
+		return nil, err
+	}
 	size, err := l.packages(ctx, dir)
-	return []table{here, size}, err
+	return []table{here, lies, size}, err
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
@@ -193,37 +200,47 @@ func (l *lab) newGround(ctx context.Context, dir string) (*ground, error) {
 		return nil, err
 	}
 	file := filepath.Join(dir, "tokenfuse.yaml")
-	return g, errors.Join(os.WriteFile(file, config, 0o600), os.WriteFile(file+policy.TreeSuffix, tree, 0o600))
+	return g, errors.Join(os.WriteFile(file, config, 0o600), os.WriteFile(file+policy.TreeSuffix, tree, 0o600),
+		os.WriteFile(filepath.Join(dir, plainConfig), config, 0o600))
+}
+
+// plainConfig is the configuration without its tree.
+const plainConfig = "plain.yaml"
+
+// started is how a start went.
+type started struct {
+	ready, waited, answer time.Duration
+	log                   string
 }
 
 // start starts a function on empty tables, lets it answer one event and ends it.
-func (g *ground) start(ctx context.Context, name string, n int) (ready, waited, answer time.Duration, err error) {
+func (g *ground) start(ctx context.Context, name string, n int, env ...string) (s started, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	limits, spend := fmt.Sprintf("start-%s-%d", name, n), fmt.Sprintf("start-spend-%s-%d", name, n)
 	db := g.stage.DynamoDB()
 	if err := errors.Join(engine.CreateLimitsTable(ctx, db, limits), engine.CreateSpendTable(ctx, db, spend)); err != nil {
-		return 0, 0, 0, err
+		return s, err
 	}
-	f, err := runtimeapi.Start(ctx, filepath.Join(g.dir, name), g.dir, append(g.env, "LIMITS_TABLE="+limits, "SPEND_TABLE="+spend)...)
+	f, err := runtimeapi.Start(ctx, filepath.Join(g.dir, name), g.dir, slices.Concat(g.env, env, []string{"LIMITS_TABLE=" + limits, "SPEND_TABLE=" + spend})...)
 	if err != nil {
-		return 0, 0, 0, err
+		return s, err
 	}
 	defer f.Close()
 	select {
 	case <-f.Ready():
-		ready = time.Since(f.Started)
+		s.ready = time.Since(f.Started)
 	case <-f.Exited():
-		return 0, 0, 0, errors.New(f.Log())
+		return s, errors.New(f.Log())
 	case <-ctx.Done():
-		return 0, 0, 0, ctx.Err()
+		return s, ctx.Err()
 	}
 	a, err := f.Invoke(firstEvent(name), time.Minute).Answer(ctx)
 	if err != nil {
-		return 0, 0, 0, err
+		return s, err
 	}
 	body, err := io.ReadAll(a.Body)
-	answer = time.Since(f.Started)
+	s.answer, s.log = time.Since(f.Started), f.Log()
 	switch {
 	case err != nil:
 	case a.Error != nil:
@@ -232,15 +249,83 @@ func (g *ground) start(ctx context.Context, name string, n int) (ready, waited, 
 		err = fmt.Errorf("the answer is %s", body)
 	}
 	// The network is this machine's, and no part of what the goal is about.
-	for line := range strings.Lines(f.Log()) {
+	_, waited := ownWork(s.log)
+	s.waited = time.Duration(waited * float64(time.Millisecond))
+	return s, err
+}
+
+// ownWork is what a function says of its start: how long that took, since its packages
+// were initialised, and how much of it was for the network; milliseconds.
+func ownWork(log string) (ms, waited float64) {
+	for line := range strings.Lines(log) {
 		var start struct {
+			MS     float64 `json:"ms"`
 			Waited float64 `json:"waited_ms"`
+			Msg    string
 		}
-		if json.Unmarshal([]byte(line), &start) == nil && start.Waited > 0 {
-			waited = time.Duration(start.Waited * float64(time.Millisecond))
+		if json.Unmarshal([]byte(line), &start) == nil && start.Msg == "the function starts" {
+			return start.MS, start.Waited
 		}
 	}
-	return ready, waited, answer, err
+	return 0, 0
+}
+
+// traced is how often a start is looked into.
+const traced = 15
+
+// initialised is a line of GODEBUG=inittrace=1.
+var initialised = regexp.MustCompile(`(?m)^init (\S+) @\S+ ms, (\S+) ms clock`)
+
+// causes measures where the starts lie: in packages that are initialised before main, as
+// the runtime says, and in main. To look takes time, too.
+func (g *ground) causes(ctx context.Context) (table, error) {
+	parts := []struct{ shown, is string }{
+		{"SDK schemas", `^github\.com/aws/.*/schemas$`}, {"SDK endpoints", `^github\.com/aws/.*/internal/endpoints$`}, {"other SDK", `^github\.com/aws/`},
+		{"YAML", `^go\.yaml\.in/`}, {"own packages", `^github\.com/tokenfuse/`}, {"all others", ``},
+	}
+	t := table{Title: fmt.Sprintf("Where it lies, ms, median of %d: packages that are initialised, then main, and what it would take with YAML in place of the tree", traced)}
+	for _, p := range parts {
+		t.Columns = append(t.Columns, column{p.shown, 2})
+	}
+	t.Columns = append(t.Columns, column{"main", 2}, column{"with YAML", 2})
+	for _, f := range deployed {
+		took := make([][]time.Duration, len(parts)+2)
+		for n := range traced {
+			for i, env := range [][]string{{"GODEBUG=inittrace=1"}, {"TOKENFUSE_CONFIG=" + plainConfig}} {
+				s, err := g.start(ctx, f.name, warmUps+starts+2*n+i, env...)
+				if err != nil {
+					return t, fmt.Errorf("%s: %w", f.name, err)
+				}
+				ms, waited := ownWork(s.log)
+				took[len(parts)+i] = append(took[len(parts)+i], time.Duration((ms-waited)*float64(time.Millisecond)))
+				if i > 0 {
+					continue
+				}
+				sums := make([]float64, len(parts))
+				for _, line := range initialised.FindAllStringSubmatch(s.log, -1) {
+					clock, err := strconv.ParseFloat(line[2], 64)
+					if err != nil {
+						return t, err
+					}
+					for p := range parts {
+						if regexp.MustCompile(parts[p].is).MatchString(line[1]) {
+							sums[p] += clock
+							break
+						}
+					}
+				}
+				for p, sum := range sums {
+					took[p] = append(took[p], time.Duration(sum*float64(time.Millisecond)))
+				}
+			}
+		}
+		values := make([]float64, len(took))
+		for i, all := range took {
+			values[i] = milliseconds(percentile(all, 50))
+		}
+		t.add(f.name, values...)
+	}
+	return t, nil
 }
 
 // firstEvent is the event that a function is there for.
