@@ -51,13 +51,14 @@ func (r *reply) add(p provider.Part) {
 	}
 }
 
-// toolCalls are the calls, whole; nil: there are none.
+// toolCalls are the calls, whole, by their index; nil: there are none.
 func (r *reply) toolCalls() (list openai.ToolCalls) {
 	for _, c := range r.calls {
 		whole := c.ToolCall
 		whole.Arguments = c.arguments.String()
 		list = append(list, whole)
 	}
+	slices.SortStableFunc(list, func(a, b openai.ToolCall) int { return a.Index - b.Index })
 	return list
 }
 

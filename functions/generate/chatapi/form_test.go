@@ -22,7 +22,7 @@ func TestReplyCollectsCalls(t *testing.T) {
 	}
 	m := openai.Reply{Role: "assistant", Content: new(all.content.String()), ToolCalls: all.toolCalls()}
 	check.Equal(t, string(openai.Encode(m)), `{"role":"assistant","content":"I will ask.","refusal":null,"tool_calls":[`+
-		`{"id":"b","type":"function","function":{"name":"find","arguments":"{}"}},`+
-		`{"id":"a","type":"function","function":{"name":"add","arguments":"{\"x\":1}"}}]}`, "message")
+		`{"id":"a","type":"function","function":{"name":"add","arguments":"{\"x\":1}"}},`+
+		`{"id":"b","type":"function","function":{"name":"find","arguments":"{}"}}]}`, "message")
 	check.That(t, new(reply).toolCalls() == nil, "calls of an answer without any")
 }
