@@ -38,6 +38,7 @@ var topics = []topic{
 	{"request", requestCost},
 	{"refusals", refusals},
 	{"tokens", tokenCounting},
+	{"counts", publishedCounts},
 	{"ledger", ledgerSums},
 	{"start", coldStart},
 	{"memory", memory},
@@ -59,7 +60,7 @@ func run(ctx context.Context, args []string) error {
 	only := flags.String("only", "", "topics to run, separated by commas (default: all of "+names()+")")
 	config := flags.String("config", "tokenfuse.yaml", "configuration whose limits are used")
 	out := flags.String("out", "bench.json", "file for the figures")
-	long := flags.Bool("long", false, "measure also what takes minutes: the ledger with 1,000,000 events")
+	long := flags.Bool("long", false, "measure also what takes minutes (the ledger with 1,000,000 events), and show all published usage")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
