@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/testkit/usage"
 )
 
@@ -22,9 +23,12 @@ func (a answer) ratio() float64 { return float64(a.counted) / float64(a.Reported
 
 // group says with which answers a fits together.
 func (a answer) group() string {
-	what := "tools"
-	if a.Images != "" {
+	what := "text"
+	switch {
+	case a.Images != "":
 		what = "images"
+	case len(a.Tools) > 0 || slices.ContainsFunc(a.Messages, func(m openai.Message) bool { return len(m.ToolCalls) > 0 || m.ToolCallID != "" }):
+		what = "tools"
 	}
 	return fmt.Sprintf("%s by %s, %s", what, a.Kind, a.Tokenizer)
 }

@@ -116,7 +116,7 @@ func liveInput(t *tokens.Tokenizer, m *policy.Model) int64 {
 	if m.Embeds {
 		return of.Text(liveText)
 	}
-	return int64(t.PerReply()) + of.Message(openai.Message{Content: liveText})
+	return of.Base() + of.Message(openai.Message{Content: liveText})
 }
 
 // liveParts are what providers are made of: the keys where they are kept, and AWS's

@@ -27,7 +27,8 @@ func newCandidate(m *policy.Model, f *policy.Feature) (Candidate, error) {
 	if err != nil {
 		return Candidate{}, err
 	}
-	c := Candidate{Model: m, Tokenizer: tokenizer, counts: count.Model{Tokenizer: tokenizer, Kind: m.Provider.Kind, ID: m.ID}, base: int64(tokenizer.PerReply())}
+	c := Candidate{Model: m, Tokenizer: tokenizer, counts: count.Model{Tokenizer: tokenizer, Kind: m.Provider.Kind, ID: m.ID}}
+	c.base = c.counts.Base()
 	if f.System != "" {
 		c.base += c.count(openai.Message{Role: "system", Content: f.System})
 	}

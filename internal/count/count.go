@@ -63,6 +63,17 @@ func (m Model) family() (f *framing, typescript bool) {
 	return &modern, true
 }
 
+// Base gives the tokens that any request costs beyond its messages and tools, at most. The
+// template of gpt-oss begins with a prompt of 63 tokens, which says who it is, its date and
+// its channels.
+func (m Model) Base() int64 {
+	n := m.Tokenizer.PerReply()
+	if m.Tokenizer.Exact() && strings.Contains(m.ID, "gpt-oss") {
+		n += 80
+	}
+	return int64(n)
+}
+
 // Message gives the tokens that m costs with its framing, at most: its text, its calls of
 // tools, and whose result it is. Its images come on top, each as Images.Of says.
 func (m Model) Message(message openai.Message) int64 {

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/tokenfuse/tokenfuse/internal/count"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
+	"github.com/tokenfuse/tokenfuse/internal/provider/kind"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/usage"
 )
@@ -103,5 +104,18 @@ func TestDearest(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The prompt with which gpt-oss begins is counted with its own tokenizer, too: Cerebras and
+// Bedrock reported 74 tokens for this question (pydantic-ai, test_openai_model_cerebras_provider_harmony
+// and test_bedrock_thinking_false_openai_variant_silent_drop).
+func TestBase(t *testing.T) {
+	t.Parallel()
+	question := openai.Message{Role: "user", Content: "What is the capital of France?"}
+	for id, want := range map[string]int64{"gpt-4o": 3, "openai/gpt-oss-120b": 83} {
+		m := model(t, "o200k_base", kind.OpenAI, id)
+		check.Equal(t, m.Base(), want, "%s: beyond the messages", id)
+		check.Equal(t, m.Message(question), 11, "%s: the question", id)
 	}
 }

@@ -200,7 +200,7 @@ func (o overhead) count(t *tokens.Tokenizer, m *Model, f *Feature) int64 {
 	n, known := o.counted[key]
 	if !known {
 		model := count.Model{Kind: m.Provider.Kind, ID: m.ID, Tokenizer: t}
-		n = int64(t.Count(f.System)+2*t.PerMessage()+t.PerReply()) + model.Tools(f.Tools, openai.ToolChoice{})
+		n = int64(t.Count(f.System)+2*t.PerMessage()) + model.Base() + model.Tools(f.Tools, openai.ToolChoice{})
 		o.counted[key] = n
 	}
 	return n

@@ -67,7 +67,7 @@ func TestFraming(t *testing.T) {
 		check.That(t, got == want, "%s: a chat of %d tokens, the cookbook says %d", name, got, want)
 		check.That(t, got <= most, "%s: a chat of %d tokens, above the bound of %d", name, got, most)
 	}
-	check.That(t, bound.PerMessage() == 12 && bound.PerReply() == 12, "the bound frames with %d and %d", bound.PerMessage(), bound.PerReply())
+	check.That(t, bound.PerMessage() == 12 && bound.PerReply() == 64, "the bound frames with %d and %d", bound.PerMessage(), bound.PerReply())
 }
 
 var cutTexts = []string{

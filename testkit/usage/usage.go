@@ -1,5 +1,6 @@
 // Package usage has the published usage of real calls with tools, calls of tools and
-// images, to hold the count of package count against.
+// images, to hold the count of package count against; and of calls with neither, to models
+// whose templates are not known.
 //
 // calls.jsonl has a call a line: where it was published, the request as far as it costs
 // input, and the input tokens that the provider reported for all of it. The prose of
@@ -13,8 +14,9 @@
 //     open-telemetry/opentelemetry-python-contrib at 466ae4c, which recorded whole exchanges.
 //     The number after the file is that of the exchange in it.
 //
-// Left out are calls with what this count is not of: response formats, files, hidden
-// searches, tools that are no functions.
+// Left out are calls with what this count is not of: response formats, files, searches that
+// the provider made, tools that are no functions, and Grok 4, whose hidden prompt has 684
+// tokens.
 package usage
 
 import (
@@ -64,7 +66,7 @@ func (c Call) Counted() (int64, error) {
 		return 0, err
 	}
 	m := count.Model{Tokenizer: tokenizer, Kind: c.Kind, ID: c.Model}
-	n := int64(tokenizer.PerReply()) + m.Tools(c.Tools, c.Choice)
+	n := m.Base() + m.Tools(c.Tools, c.Choice)
 	for _, message := range c.Messages {
 		n += m.Message(message)
 		for _, i := range message.Images {
