@@ -106,7 +106,7 @@ func (m *Meter) see(p *provider.Part) {
 	m.Text = m.Text || strings.TrimSpace(p.Content) != "" || strings.TrimSpace(p.Refusal) != ""
 	for _, c := range p.ToolCalls {
 		w := m.arguments[c.Index]
-		m.seen.Add(c.Name)
+		m.seen.Add(m.wrote(c.Name))
 		m.seen.Add(w.add(c.Arguments))
 		m.arguments[c.Index] = w
 		m.Text = m.Text || c.Name != "" || c.Arguments != "" // something to act on is something to show
@@ -115,7 +115,7 @@ func (m *Meter) see(p *provider.Part) {
 		return
 	}
 	m.kept = max(before, len(m.tokenizer.CutAtLeast(m.seen.Text(), int(most))))
-	keep(p, m.kept-before, arguments)
+	m.keep(p, m.kept-before, arguments)
 	m.Overran, m.Finished, m.FinishReason = true, true, "length"
 	m.log().Error("the provider ignores the output cap: the answer is ended and its worst case charged",
 		"max_output_tokens", most, "seen_tokens_at_least", m.seen.AtLeast())
@@ -123,14 +123,14 @@ func (m *Meter) see(p *provider.Part) {
 
 // keep leaves of a part the beginning that comes to n bytes of what was seen: a call loses
 // the end of its arguments, or is left out with all that follow if it loses of its name.
-func keep(p *provider.Part, n int, arguments map[int]written) {
+func (m *Meter) keep(p *provider.Part, n int, arguments map[int]written) {
 	for _, text := range []*string{&p.Content, &p.Refusal} {
 		*text = (*text)[:min(len(*text), n)]
 		n -= len(*text)
 	}
 	for i := range p.ToolCalls {
 		c := &p.ToolCalls[i]
-		if n -= len(c.Name); n <= 0 {
+		if n -= len(m.wrote(c.Name)); n <= 0 {
 			p.ToolCalls = p.ToolCalls[:i]
 			return
 		}
@@ -139,6 +139,16 @@ func keep(p *provider.Part, n int, arguments map[int]written) {
 		added := w.add(c.Arguments)
 		n, arguments[c.Index] = n-len(added), w
 	}
+}
+
+// wrote is what the model wrote of the name of a function: nothing where the request has
+// said which one to call. OpenAI bills the arguments alone then, and so is nobody charged
+// for more.
+func (m *Meter) wrote(name string) string {
+	if m.admission.Call.ToolChoice.Name != "" {
+		return ""
+	}
+	return name
 }
 
 // Count counts what was seen of the answer, when it has ended. Reasoning was made, too,

@@ -171,6 +171,14 @@ func TestMeterOfCalls(t *testing.T) {
 	m := a.Meter(t.Context(), candidate)
 	m.Take(&provider.Part{ToolCalls: calls{{ID: "1"}}})
 	check.That(t, !m.Text, "a call that has neither a name nor arguments is something to show")
+
+	// A name that the request gave was not written by the model, which is billed for
+	// {"name":"Jason","age":25} alone with 9 tokens.
+	a.Call.ToolChoice.Name = "UserExtract"
+	m = a.Meter(t.Context(), candidate)
+	m.Take(&provider.Part{ToolCalls: calls{{ID: "1", Name: "UserExtract", Arguments: `{"name":"Jason","age":25}`}}})
+	m.Count()
+	check.That(t, m.Made == 9 && m.Text, "of a call that was asked for by name: %+v", m.Tally)
 }
 
 // What a model at least wrote is the same however its server writes it, and however that is
