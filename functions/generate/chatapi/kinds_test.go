@@ -1,7 +1,9 @@
 package chatapi
 
 import (
+	"cmp"
 	"encoding/json"
+	"net/http"
 	"strings"
 )
 
@@ -11,6 +13,7 @@ type object = map[string]any
 // a call asks for, it is settled by the same rules: a new kind is one more row.
 type callKind struct {
 	name   string
+	path   string   // of the API, if that is not chat completions
 	before []object // messages before the prompt
 	part   object   // of the prompt's message, beside the text
 	mark   string   // after the text
@@ -30,6 +33,9 @@ var (
 	}
 	onePixel = object{"type": "image_url", "image_url": object{"url": pixel, "detail": "high"}}
 
+	lookUpOfAResponse = object{"type": "function", "name": "look_up", "description": "Looks a word up.", "strict": false,
+		"parameters": lookUp["function"].(object)["parameters"]}
+
 	plainCall = callKind{name: "plain"}
 	callKinds = []callKind{
 		plainCall,
@@ -38,6 +44,8 @@ var (
 		{name: "results of tools", before: lookedUp, with: object{"tools": []object{lookUp}, "tool_choice": "none"}},
 		{name: "images", part: onePixel},
 		{name: "effort", with: object{"reasoning_effort": "low"}, unseen: 8}, // of reasoning
+		{name: "a response", path: responsesPath},
+		{name: "a response that is a call", path: responsesPath, with: object{"tools": []object{lookUpOfAResponse}}, mark: "[[tool:look_up]]", unseen: 4, shows: `"name":"look_up"`},
 	}
 )
 
@@ -53,7 +61,13 @@ func (k callKind) call(prompt string, stream bool) string {
 	if k.part != nil {
 		content = []object{{"type": "text", "text": content}, k.part}
 	}
-	body := object{"model": "cv", "stream": stream, "max_tokens": cvCap, "messages": append(k.before[:len(k.before):len(k.before)], object{"role": "user", "content": content})}
+	if k.path == responsesPath {
+		return k.body(object{"model": "cv", "stream": stream, "max_output_tokens": cvCap, "input": content})
+	}
+	return k.body(object{"model": "cv", "stream": stream, "max_tokens": cvCap, "messages": append(k.before[:len(k.before):len(k.before)], object{"role": "user", "content": content})})
+}
+
+func (k callKind) body(body object) string {
 	for name, value := range k.with {
 		body[name] = value
 	}
@@ -80,3 +94,27 @@ func cvCall(prompt string, stream bool) string { return plainCall.call(prompt, s
 
 // counted is how many tokens of input the last call to cv was counted as.
 func (g *rig) counted() int64 { return g.reserved() - cvCap }
+
+// ask posts a call of that kind.
+func (k callKind) ask(g *rig, token, prompt string, stream bool) answer {
+	g.t.Helper()
+	return g.do(g.request(http.MethodPost, cmp.Or(k.path, chatPath), token, k.call(prompt, stream)))
+}
+
+// on makes a front one for calls of that kind.
+func (k callKind) on(f *front) *front {
+	f.path = cmp.Or(k.path, f.path)
+	return f
+}
+
+// What a stream has of each piece, of one with this text, and in its last event.
+func (k callKind) delta() string           { return k.spelled(`"delta":{"`, `"delta":"`) }
+func (k callKind) text(text string) string { return k.delta() + k.spelled(`content":"`, "") + text }
+func (k callKind) finish() string          { return k.spelled(`"finish_reason":"stop"`, `"status":"completed"`) }
+
+func (k callKind) spelled(chat, response string) string {
+	if k.path == responsesPath {
+		return response
+	}
+	return chat
+}

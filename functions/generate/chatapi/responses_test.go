@@ -53,61 +53,6 @@ func eventsOf(t *testing.T, body string) (types []string, last map[string]any) {
 	return types, last
 }
 
-// A response costs and settles as the same chat completion does.
-func TestSettleResponses(t *testing.T) {
-	t.Parallel()
-	text := []string{"created", "in_progress", "output_item.added", "content_part.added", "output_text.delta"}
-	done := append(text[:5:5], "output_text.done", "content_part.done", "output_item.done", "completed")
-	for _, tt := range []struct {
-		mark, way string
-		code      openai.Code
-		upstream  int
-		want      settled
-		events    []string // of a stream; nil: it is a plain error
-	}{
-		{"", both, "", 0, settled{paysBilled, 1, hasBilled, ledger.Completed}, done},
-		{"[[cached:7]]", both, "", 0, settled{paysBilled, 1, hasBilled, ledger.Completed}, done},
-		{"[[reasoning:40]]", both, "", 0, settled{paysBilled, 1, hasBilled, ledger.Completed}, done},
-		{"[[reasoning:300]]", both, "", 0, settled{paysBilled, 0, hasBilled, ledger.Completed}, []string{"created", "in_progress", "incomplete"}},
-		{"[[fail:500]]", both, openai.ProviderError, 500, settled{paysNothing, 0, hasNothing, ""}, nil},
-		{"[[fail:timeout]]", both, openai.ProviderTimeout, 0, settled{paysNothing, 0, hasWorst, ledger.Failed}, nil},
-		{"[[fail:empty]]", both, openai.ProviderError, 200, settled{paysNothing, 0, hasWorst, ledger.Failed}, nil},
-		{"[[fail:cut]]", whole, openai.ProviderError, 200, settled{paysBilled, 0, hasWorst, ledger.Failed}, nil},
-		{"[[fail:cut]]", inEvents, "", 0, settled{paysBilled, 0, hasWorst, ledger.Failed}, append(text[:5:5], "error", "failed")},
-		{"[[fail:nousage]]", both, "", 0, settled{paysBilled, 1, hasWorst, ledger.Completed}, done},
-	} {
-		t.Run(tt.mark, func(t *testing.T) {
-			t.Parallel()
-			eachWay(t, tt.way, func(t *testing.T, stream bool) {
-				g := newRig(t, func(yaml string) string {
-					if tt.code == openai.ProviderTimeout {
-						yaml = strings.ReplaceAll(yaml, "timeout: 20s", "timeout: 1s")
-					}
-					return yaml
-				})
-				g.freeze(0)
-				token := g.token("123", "")
-				a := g.respond(token, cvResponse("I am a welder. "+tt.mark, stream))
-				calls := g.upstream.Calls()
-				check.Must(t, len(calls) == 1, "%d calls upstream, want 1", len(calls))
-				check.Equal(t, calls[0].MaxOutputTokens, cvCap, "the cap upstream is")
-				switch {
-				case tt.code != "":
-					g.wantAnswer(a, false, tt.code, tt.upstream)
-				case stream:
-					types, last := eventsOf(t, a.body)
-					check.Diff(t, cmp.Diff(tt.events, types), "events")
-					r := last["response"].(map[string]any)
-					check.That(t, (r["limits"] != nil) == (r["error"] == nil), "limits of %v", r)
-				default:
-					check.That(t, a.status == http.StatusOK && strings.Contains(a.body, `"object":"response"`), "%d %s", a.status, a.body)
-				}
-				g.wantSettled(token, tt.want, calls[0].Billed)
-			})
-		})
-	}
-}
-
 // A call of a function is an answer: it is told event by event, and uses the quota.
 func TestResponsesCall(t *testing.T) {
 	t.Parallel()

@@ -119,6 +119,12 @@ func streamed(body string) []string {
 // wantWholeStream asserts that a stream has come to its proper end.
 func wantWholeStream(t *testing.T, body string) {
 	t.Helper()
+	if strings.HasPrefix(body, "event: ") {
+		types, _ := eventsOf(t, body)
+		last := types[len(types)-1]
+		check.That(t, types[0] == "created" && (last == "completed" || last == "incomplete"), "the stream has no proper end: %v", types)
+		return
+	}
 	data := streamed(body)
 	check.That(t, len(data) >= 3 && data[len(data)-1] == "[DONE]" && strings.Contains(data[len(data)-2], `"finish_reason":"`),
 		"the stream has no proper end: %.1000q", data)
@@ -128,6 +134,11 @@ func wantWholeStream(t *testing.T, body string) {
 // client takes for success.
 func wantBrokenStream(t *testing.T, body string, want openai.Code) {
 	t.Helper()
+	if strings.HasPrefix(body, "event: ") {
+		types, _ := eventsOf(t, body)
+		check.That(t, strings.HasSuffix(strings.Join(types, " "), " error failed") && strings.Contains(body, `"code":"`+string(want)+`"`), "the stream ends in %v, want the error %s", types, want)
+		return
+	}
 	data := streamed(body)
 	check.That(t, !strings.Contains(body, "[DONE]") && !strings.Contains(body, `"finish_reason":"`), "a broken stream looks finished: %q", data)
 	check.Must(t, len(data) >= 2 && strings.Contains(data[0], `"role":"assistant"`), "the stream has not begun: %q", data)
@@ -224,7 +235,7 @@ func (kind callKind) testSettle(t *testing.T) {
 				})
 				g.freeze(0)
 				token := g.token("123", "")
-				a := g.chat(token, kind.call("I am a welder. "+tt.mark, stream))
+				a := kind.ask(g, token, "I am a welder. "+tt.mark, stream)
 				calls := g.upstream.Calls()
 				check.Must(t, len(calls) == 1, "%d calls upstream, want 1: %s", len(calls), a.body)
 				check.Equal(t, calls[0].MaxOutputTokens, cvCap, "the cap upstream is")
@@ -382,7 +393,7 @@ func TestInputAboveTheCount(t *testing.T) {
 				g := setup{model: answering(fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d}`, max(1, usage.Input), usage.Output))}.newRig(t, openToAll)
 				g.freeze(0)
 				token := g.token("123", "")
-				g.wantAnswer(g.chat(token, kind.call("Hi.", false)), false, "", 0)
+				g.wantAnswer(kind.ask(g, token, "Hi.", false), false, "", 0)
 				if counted == 0 {
 					counted = g.counted()
 					continue
