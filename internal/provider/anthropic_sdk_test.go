@@ -97,7 +97,7 @@ func TestServerSpeaksAsAnthropicDoes(t *testing.T) {
 	}
 	full.Tooling = openai.Tooling{
 		Tools: []openai.Tool{
-			{Name: "weather", Description: "Tells it.", Parameters: json.RawMessage(`{"properties":{"city":{"type":"string"}},"required":["city"]}`), Strict: ptr(true)},
+			{Name: "weather", Description: "Tells it.", Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`), Strict: ptr(true)},
 			{Name: "time"}},
 		ToolChoice: openai.ToolChoice{Mode: "required"}, ParallelToolCalls: ptr(false),
 	}

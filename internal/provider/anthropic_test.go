@@ -250,6 +250,7 @@ func TestRequestsThatCannotBeMade(t *testing.T) {
 			"no turn": func(r *Request) {
 				r.Messages = []openai.Message{{Role: "system", Content: testPrompt}, {Role: "user", Content: " "}}
 			},
+			"a result without text or tools": func(r *Request) { r.Messages = []openai.Message{{Role: "tool", ToolCallID: "x"}} },
 		} {
 			req := request(false)
 			change(&req)

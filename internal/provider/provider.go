@@ -67,7 +67,9 @@ type Answer interface {
 type Part struct {
 	Content string
 	Refusal string
-	// ToolCalls are calls that the model asks for, or pieces of some.
+	// ToolCalls are calls that the model asks for, or pieces of some. Of each the first piece
+	// has its ID and its Name, and no other has; they are numbered in the order of the first.
+	// At most maxCalls.
 	ToolCalls []openai.ToolCall
 	// Reasoning is what the model thought on the way to its text: no part of the
 	// answer, and by itself nothing that a caller has got.
