@@ -6,8 +6,25 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokenfuse/tokenfuse/internal/count"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
+
+// docs/providers.md names every rule of images.
+func TestNamedRules(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/providers.md")
+	check.OK(t, err)
+	_, after, _ := strings.Cut(string(page), "Name\nthe `rule` of the provider")
+	list, _, _ := strings.Cut(after, ". For any other model")
+	var named []string
+	for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(list, -1) {
+		named = append(named, name[1])
+	}
+	check.Diff(t, cmp.Diff(count.ImageRules(), named), "rules")
+}
 
 // Each recipe of docs/providers.md is right as it is printed, and nothing is noted of it
 // but who may charge for errors.

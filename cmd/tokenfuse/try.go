@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -21,9 +22,12 @@ const (
 `
 	tryChallenge = `  node examples/challenge.mjs %s %s
 `
-	tryUser = `  TOKEN=$(%[3]s token --sub 123 --endpoint %[1]s)
-  curl -N %[1]s/v1/chat/completions -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' \
+	tryToken = `  TOKEN=$(%s token --sub 123 --endpoint %s)
+`
+	tryUser = `  curl -N %[1]s/v1/chat/completions -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' \
     -d '{"model":"%[2]s","stream":true,"messages":[{"role":"user","content":"I am a welder from Leeds."}]}'
+`
+	tryVectors = `  curl %[1]s/v1/embeddings%[3]s -H 'Content-Type: application/json' -d '{"model":"%[2]s","input":"What is a token bucket?"}'
 `
 	tryClients = `For OpenAI's clients, as %s:
   export OPENAI_BASE_URL=%s/v1 OPENAI_API_KEY=%s
@@ -43,17 +47,30 @@ const (
 func tryThis(w io.Writer, on *ground, p *policy.Policy) error {
 	fmt.Fprintln(w, "\nTry:")
 	self := ownCommand()
-	if features, tier := p.FeatureNames(policy.Anonymous), p.Tiers[policy.Anonymous]; tier != nil && len(features) > 0 {
-		fmt.Fprintf(w, tryAnonymous, on.url, features[0])
+	if tier := p.Tiers[policy.Anonymous]; tier != nil {
+		chat, vectors := firstFeatures(p, policy.Anonymous)
+		if chat != "" {
+			fmt.Fprintf(w, tryAnonymous, on.url, chat)
+		}
+		if vectors != "" {
+			fmt.Fprintf(w, tryVectors, on.url, vectors, "")
+		}
 		fmt.Fprintf(w, tryLimits, on.url)
-		if c := p.Challenge; c != nil && c.Kind == "altcha" && tier.ChallengeAt > 0 { // others are solved in a browser
-			fmt.Fprintf(w, tryChallenge, on.url, features[0])
+		if c := p.Challenge; chat != "" && c != nil && c.Kind == "altcha" && tier.ChallengeAt > 0 { // others are solved in a browser
+			fmt.Fprintf(w, tryChallenge, on.url, chat)
 		}
 	}
 	who, key := "an anonymous caller", "anonymous"
 	if p.Tiers[policy.User] != nil {
-		if features := p.FeatureNames(policy.User); len(features) > 0 {
-			fmt.Fprintf(w, tryUser, on.url, features[0], self)
+		chat, vectors := firstFeatures(p, policy.User)
+		if chat+vectors != "" {
+			fmt.Fprintf(w, tryToken, self, on.url)
+		}
+		if chat != "" {
+			fmt.Fprintf(w, tryUser, on.url, chat)
+		}
+		if vectors != "" {
+			fmt.Fprintf(w, tryVectors, on.url, vectors, ` -H "Authorization: Bearer $TOKEN"`)
 		}
 		token, err := on.on.Issuer.Token(issuer.Claims{Subject: tryAs, TTL: tryUntil})
 		if err != nil {
@@ -64,6 +81,19 @@ func tryThis(w io.Writer, on *ground, p *policy.Policy) error {
 	fmt.Fprintf(w, tryClients, who, on.url, key)
 	fmt.Fprintf(w, tryAdmin, on.keys.id, on.keys.secret, self, on.url)
 	return nil
+}
+
+// firstFeatures are the first, by name, of those that a tier can talk to, and of those that
+// make embeddings for it; "": there is none.
+func firstFeatures(p *policy.Policy, tier string) (chat, vectors string) {
+	for _, name := range p.FeatureNames(tier) {
+		if p.Features[name].Model.Embeds {
+			vectors = cmp.Or(vectors, name)
+		} else {
+			chat = cmp.Or(chat, name)
+		}
+	}
+	return chat, vectors
 }
 
 // plainPath is what a shell takes as one word.

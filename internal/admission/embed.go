@@ -3,7 +3,6 @@ package admission
 import (
 	"unicode/utf8"
 
-	"github.com/tokenfuse/tokenfuse/internal/count"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
 
@@ -15,7 +14,7 @@ func (o *Offer) embed(texts []string) (*Call, *Refusal) {
 	}
 	c := &Call{Offer: o, Candidates: o.Candidates, Inputs: texts}
 	chars := int64(0)
-	model := count.Model{Tokenizer: o.Candidates[0].Tokenizer, Kind: o.Feature.Model.Provider.Kind, ID: o.Feature.Model.ID}
+	model := o.Candidates[0].counts
 	for _, text := range texts {
 		chars += int64(utf8.RuneCountInString(text))
 		c.Input += model.Text(text)

@@ -84,18 +84,6 @@ func (v value) json(what string, g guard) json.RawMessage {
 	return b.Bytes()
 }
 
-// hasField reports whether extra fields have one of that name, as some server may read it.
-func hasField(extra json.RawMessage, name string) bool {
-	var fields map[string]json.RawMessage
-	_ = json.Unmarshal(extra, &fields) // nil: none
-	for field := range fields {
-		if isOneOf(field, []string{name}) {
-			return true
-		}
-	}
-	return false
-}
-
 // guard says which names the fields of a mapping may have.
 type guard int
 

@@ -128,15 +128,23 @@ func (o *object) checkModels(f *Feature) {
 			"must not have images: model %s has no image_tokens, and nobody would know what an image costs"},
 		{f.AllowImageURLs, "allow", func(m *Model) bool { return !m.Provider.Kind.FetchesImages() },
 			"must not have image_urls: model %s is of kind %s, which fetches no images"},
-		{f.Efforts != nil, "reasoning_effort", func(m *Model) bool { return hasField(m.Extra, "reasoning_effort") },
-			"must be left out: extra of model %s has it, and it would be said twice"},
+		{f.Efforts != nil, "reasoning_effort", func(m *Model) bool { return m == f.Model && !takesEfforts(m, f.Efforts) },
+			"must have only what model %s of kind %s can be asked for: %s"},
 	} {
 		i := slices.IndexFunc(f.Models(), func(m *Model) bool { return rule.asked && m.Provider != nil && rule.lacks(m) })
 		if i < 0 {
 			continue
 		}
 		m := f.Models()[i]
-		args := []any{m.Name, m.Provider.Kind}
+		args := []any{m.Name, m.Provider.Kind, cmp.Or(strings.Join(m.Provider.Kind.Efforts(), ", "), "nothing")}
 		o.entries[rule.key].report(rule.because, args[:strings.Count(rule.because, "%s")]...)
 	}
+}
+
+// takesEfforts reports whether m can be asked for each of some efforts, as far as they are
+// any: others were reported.
+func takesEfforts(m *Model, efforts []string) bool {
+	return !slices.ContainsFunc(efforts, func(e string) bool {
+		return slices.Contains(openai.Efforts, e) && !slices.Contains(m.Provider.Kind.Efforts(), e)
+	})
 }

@@ -27,7 +27,7 @@ var beyondSchema = map[string][]string{
 		"unknown provider", "unknown model", "unknown fallback", "unknown tier", "unknown pool", "fallback to itself",
 		"plans of a tier that is none", "a plan of another tier", "a plan twice", "backend of an unknown tier", "backend of an unknown pool", "backend of a tier's pool", "backends of one pool",
 		"no field for the cap, but of OpenAI", "schemas of a model that has none",
-		"feature without cap", "an effort that extra has", "images of a model that has no price for them", "images of a fallback that has no price for them",
+		"feature without cap", "efforts of a model that has fewer", "efforts of a model that has none", "images of a model that has no price for them", "images of a fallback that has no price for them",
 		"addresses of images that nobody fetches", "embeddings of conversations", "texts of a conversation", "fallback to vectors", "embeddings of a provider that has none",
 	},
 	"one figure must fit another": {
