@@ -41,7 +41,11 @@ func comparePrices(ours price.Table, theirs map[string]json.RawMessage) []string
 	prices := map[string]tiered{}
 	for _, key := range []string{"input_mtok", "cache_read_mtok", "cache_write_mtok", "output_mtok"} {
 		raw, ok := theirs[key]
-		if !ok {
+		switch {
+		case ok:
+		case key == "output_mtok" && ours.Output == 0:
+			raw = json.RawMessage("0") // a model that makes vectors
+		default:
 			raw = theirs["input_mtok"]
 		}
 		t, err := parsePrice(raw)

@@ -41,6 +41,7 @@ func TestComparePrices(t *testing.T) {
 		{"the same", flat, flatJSON, nil, ""},
 		{"the same, long", long, longJSON, nil, ""},
 		{"an exponent", price.Table{Rates: price.Rates{Input: 1, CachedInput: 1, CacheWrite: 1, Output: 0}}, `{"input_mtok":1e-6,"output_mtok":0}`, nil, ""},
+		{"vectors", price.Table{Rates: price.Rates{Input: 20_000, CachedInput: 20_000, CacheWrite: 20_000}}, `{"input_mtok":0.02}`, nil, ""},
 
 		{"input", flat, flatJSON, []string{"0.75,", "0.8,"}, "input 0.75, published 0.8 | cache_write 0.75, published 0.8"},
 		{"the last digit", flat, flatJSON, []string{"4.5,", "4.500001,"}, "output 4.5, published 4.500001"},
