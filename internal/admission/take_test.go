@@ -7,11 +7,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 
 	"github.com/tokenfuse/tokenfuse/internal/limits"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
+	"github.com/tokenfuse/tokenfuse/testkit/draw"
 )
 
 // What goes upstream of tools and of the wish for reasoning, and what of an anonymous
@@ -171,4 +173,81 @@ func TestFallbackThatCannot(t *testing.T) {
 	check.That(t, len(one.Candidates) == 1 && one.Input == alone && one.Worst.Money == small.Model.Prices.WorstCase(alone, one.MaxOutput),
 		"asked for one call at a time: %d candidates, %d tokens, want %d", len(one.Candidates), one.Input, alone)
 	check.Equal(t, len(o.Candidates), 2, "candidates of the offer")
+}
+
+// Whatever is asked: what fits exactly is neither refused nor cut, of anybody. One less than
+// that of any cap, and a signed-in caller is refused, while a visitor's request is cut to fit,
+// with each call of a tool beside its results.
+func TestWhatFitsIsTaken(t *testing.T) {
+	t.Parallel()
+	p := testPolicy(t)
+	f := *p.Features["links"]
+	f.AllowTools, f.MaxImages, f.Efforts = true, 1_000, openai.Efforts
+	p.Features["all"] = &f
+	rapid.Check(t, func(t *rapid.T) {
+		r := draw.Chat(t)
+		kinds := amount(r.Messages)
+		o := *must(newOffer(&f, p.Tiers[policy.User], limits.User))
+		prompt := func() Prompt {
+			messages := slices.Clone(r.Messages)
+			return Prompt{Messages: messages, Tooling: r.Tooling, Effort: r.ReasoningEffort}
+		}
+		visitor := rapid.Bool().Draw(t, "a visitor")
+		within := func(change func(*policy.Tier)) (*Call, *Refusal) {
+			tier := *p.Tiers[policy.User]
+			if visitor {
+				tier.Name = policy.Anonymous
+			}
+			tier.MaxMessages, tier.MaxInputChars, tier.MaxInputTokens, tier.MaxTools, tier.MaxImages = int64(len(r.Messages)), max(1, kinds.characters()), 1<<40, max(1, int64(len(r.Tools))), int64(kinds.Images)
+			change(&tier)
+			o := o
+			o.tier = &tier
+			return o.Cap(prompt())
+		}
+		all, refusal := within(func(*policy.Tier) {})
+		check.Must(t, refusal == nil, "refused: %+v", refusal)
+		exactly := func(t *policy.Tier) { t.MaxInputTokens = all.Input }
+		c, refusal := within(exactly)
+		check.Must(t, refusal == nil && c.Cut == (Cut{}) && !c.TooMuch && cmp.Equal(c.Messages, r.Messages) && c.Input == all.Input && cmp.Equal(c.Tools, r.Tools) && c.Effort == r.ReasoningEffort,
+			"what fits is not taken: %+v, %+v", refusal, c)
+
+		of := rapid.SampledFrom([]string{"messages", "characters", "tokens", "tools", "images"}).Draw(t, "less of")
+		less := func(t *policy.Tier) {
+			exactly(t)
+			for _, cap := range []struct {
+				name string
+				most *int64
+			}{{"messages", &t.MaxMessages}, {"characters", &t.MaxInputChars}, {"tokens", &t.MaxInputTokens}, {"tools", &t.MaxTools}, {"images", &t.MaxImages}} {
+				if cap.name == of && *cap.most > 1 { // none is no bound, or none at all
+					*cap.most--
+				}
+			}
+		}
+		var tier policy.Tier
+		c, refusal = within(func(t *policy.Tier) { less(t); tier = *t })
+		if c, refusal := within(exactly); refusal == nil && tier.MaxMessages == int64(len(c.Messages)) && tier.MaxInputTokens == c.Input && tier.MaxInputChars >= amount(c.Messages).characters() &&
+			tier.MaxImages == int64(c.Images()) && tier.MaxTools >= int64(len(c.Tools)) {
+			return // there was nothing of it to lose
+		}
+		if !visitor {
+			check.Must(t, refusal != nil, "one too many %s are taken", of)
+			return
+		}
+		if refusal != nil { // what goes was chosen, or nothing remains
+			check.Must(t, refusal.Kind == ToolNotOffered && of == "tools" || refusal.Kind == NothingFits || refusal.Kind == TooManyTokens && len(r.Messages) == 1, "refused: %+v", refusal)
+			return
+		}
+		check.Must(t, c.Cut != (Cut{}) && c.Input <= tier.MaxInputTokens && amount(c.Messages).characters() <= tier.MaxInputChars && int64(len(c.Messages)) <= tier.MaxMessages &&
+			int64(c.Images()) <= tier.MaxImages && int64(len(c.Tools)) <= tier.MaxTools, "beyond the caps: %+v of %+v", c, tier)
+		check.Must(t, c.Messages[0].Role != "tool", "a result has lost its call")
+		check.Must(t, c.Cut.Messages == len(r.Messages)-len(c.Messages) && c.Cut.Tools == len(r.Tools)-len(c.Tools) && c.Cut.Images == kinds.Images-c.Images() &&
+			c.Cut.characters() == kinds.characters()-amount(c.Messages).characters(), "%+v is not what was cut", c.Cut)
+	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
