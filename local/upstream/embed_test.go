@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -9,6 +10,8 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -184,5 +187,27 @@ func TestEmbeddingMarkers(t *testing.T) {
 			tt.billed = int64(call.PromptTokens)
 		}
 		check.That(t, call.Billed == price.Usage{Input: tt.billed} && call.Status == tt.status, "%s: %+v", tt.marker, call)
+	}
+}
+
+// A client that leaves is billed for the input, whether the answer never came or stalled.
+func TestEmbeddingsThatDoNotCome(t *testing.T) {
+	for marker, status := range map[string]int{"[[fail:timeout]]": 0, "[[fail:stall]]": 200} {
+		u := New(Options{})
+		ctx, leave := context.WithCancel(t.Context())
+		r := httptest.NewRequestWithContext(ctx, "POST", "/v1/embeddings", strings.NewReader(`{"model":"m","input":"`+marker+`"}`))
+		r.Header.Set("Content-Type", "application/json")
+		w, ended := httptest.NewRecorder(), make(chan struct{})
+		go func() {
+			u.ServeHTTP(w, r)
+			close(ended)
+		}()
+		for len(u.Calls()) == 0 || u.Calls()[0].Billed == (price.Usage{}) {
+			runtime.Gosched()
+		}
+		leave()
+		<-ended
+		call := u.Calls()[0]
+		check.That(t, call.Status == status && call.Billed.Input == int64(call.PromptTokens) && w.Body.Len() == 0, "%s: %+v, %s", marker, call, w.Body)
 	}
 }

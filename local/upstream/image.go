@@ -194,7 +194,9 @@ func within(w, h, side, most float64) (float64, float64) {
 // cut gives the patches that cover an image.
 func (b budget) cut(w, h float64) float64 {
 	const side = 32
-	w, h = within(w, h, max(w, h), b.side)
+	if longer := max(w, h); longer > b.side { // to whole pixels only when it is as small as it gets
+		w, h = w*b.side/longer, h*b.side/longer
+	}
 	if n := math.Ceil(w/side) * math.Ceil(h/side); n <= b.patches {
 		return n
 	}
