@@ -42,10 +42,9 @@ func (e *entry) identify(id identity) { e.identity, e.known = id, true }
 func (e *entry) taken() string { return taken(e.admission.Call.Offer, e.bill) }
 
 func (e *entry) log(ctx context.Context, method, path string, now time.Time) {
-	attrs := []slog.Attr{
+	attrs := append(make([]slog.Attr, 0, 24), // as many as a line can have
 		slog.String("method", method), slog.String("path", path), slog.String("outcome", e.outcome),
-		slog.Int64("ms", now.Sub(e.start).Milliseconds()),
-	}
+		slog.Int64("ms", now.Sub(e.start).Milliseconds()))
 	if e.reason != "" {
 		attrs = append(attrs, slog.String("reason", e.reason))
 	}
@@ -64,7 +63,7 @@ func (e *entry) log(ctx context.Context, method, path string, now time.Time) {
 			attrs = append(attrs, slog.Int("tools", len(call.Tools)), slog.Int("images", call.Images()))
 		}
 	}
-	logger(ctx).LogAttrs(ctx, slog.LevelInfo, "request", append(attrs, e.span()...)...)
+	logger(ctx).LogAttrs(ctx, slog.LevelInfo, "request", e.span(attrs)...)
 }
 
 // metrics are what CloudWatch shows of a request: few dimensions, no ids. version is the

@@ -19,8 +19,9 @@ type asked struct {
 }
 
 // span is the request as a span, named as OpenTelemetry's conventions for generative AI
-// name it (1.37 and later). It is flat: whoever makes a span of a line need not rename.
-func (e *entry) span() (attrs []slog.Attr) {
+// name it (1.37 and later), after what else a line has. It is flat: whoever makes a span of
+// a line need not rename.
+func (e *entry) span(attrs []slog.Attr) []slog.Attr {
 	add := func(name, value string) {
 		if value != "" {
 			attrs = append(attrs, slog.String(name, value))
