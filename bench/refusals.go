@@ -25,7 +25,9 @@ const (
 	perLoggedByte     = 0.50 / 1e9
 	perWriteUnit      = 0.625 / 1e6
 
-	lambdaGB = 0.5
+	// generate's memory by default, and the share of a processor that comes with it.
+	lambdaGB    = 0.25
+	lambdaShare = 256.0 / 1769
 	// storeTime is what a round trip to DynamoDB takes from within its region; here it is
 	// less.
 	storeTime = 5 * time.Millisecond
@@ -80,7 +82,15 @@ func refusals(ctx context.Context, l *lab) ([]table, error) {
 		t.add(kind.name, values...)
 		t.expect(atMost, kind.dollars, 4)
 	}
-	return []table{t}, nil
+	answered, err := l.refuse(ctx, refusal{"", 200, false, 3500 * time.Millisecond, func(ctx context.Context) *http.Request {
+		return post(ctx, `{"model":"docqa","max_tokens":400,"messages":[{"role":"user","content":"What does the contract say?"}]}`)
+	}, 0})
+	if err != nil {
+		return nil, err
+	}
+	lines := table{Title: "What an answered call writes", Columns: []column{{"log, bytes", 0}, {"metrics, bytes", 0}}}
+	lines.add("anonymous, with its spend event", answered[:2]...)
+	return []table{t, lines}, nil
 }
 
 // refuse measures one kind: bytes of log and of metrics, write units and processor time
@@ -139,7 +149,7 @@ func (l *lab) refuse(ctx context.Context, kind refusal) ([]float64, error) {
 	_, units := db.take()
 	units /= requests
 	logged, measured := float64(log.Len())/requests, float64(metrics.Len())/requests
-	billed := (processor + time.Duration(units*float64(storeTime)) + time.Millisecond - 1).Truncate(time.Millisecond)
+	billed := (time.Duration(float64(processor)/lambdaShare) + time.Duration(units*float64(storeTime)) + time.Millisecond - 1).Truncate(time.Millisecond)
 	dollars := perGatewayRequest + perLambdaRequest + billed.Seconds()*lambdaGB*perGBSecond +
 		(logged+measured+otherLines)*perLoggedByte + units*perWriteUnit
 	return []float64{logged, measured, units, milliseconds(processor), 1e6 * dollars}, nil
