@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -138,14 +137,24 @@ func (c Client) try(ctx context.Context, to Service, header http.Header, body []
 		return false, take(answer)
 	}
 	var e struct {
-		Type    string `json:"__type" xml:"Error>Code"`
-		Message string `xml:"Error>Message"`
+		Type    string `json:"__type"`
+		Message string
 	}
-	if json.Unmarshal(answer, &e) != nil {
-		_ = xml.Unmarshal(answer, &e)
+	if json.Unmarshal(answer, &e) != nil { // it may be XML, for which a package more would be started
+		e.Type, e.Message = element(answer, "Code"), element(answer, "Message")
 	}
 	kind := cmp.Or(e.Type[strings.LastIndexByte(e.Type, '#')+1:], res.Status)
 	again = res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests ||
 		strings.Contains(kind, "Throttl") || strings.Contains(kind, "TooManyRequests") || strings.Contains(kind, "LimitExceeded")
 	return again, fmt.Errorf("%s: %s", kind, cmp.Or(e.Message, "no message"))
+}
+
+// element is what the first element of a name holds in XML; "": there is none.
+func element(xml []byte, name string) string {
+	_, rest, _ := strings.Cut(string(xml), "<"+name+">")
+	text, _, ended := strings.Cut(rest, "</"+name+">")
+	if !ended {
+		return ""
+	}
+	return text
 }

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 )
@@ -33,15 +34,20 @@ func (r *Request) Respell(err *openai.Error) *openai.Error {
 
 // Spell names what a text says of a chat request as the caller wrote it.
 func (r *Request) Spell(text string) string {
-	text = inChat.ReplaceAllStringFunc(text, r.path)
+	text = inChat().ReplaceAllStringFunc(text, r.path)
 	return strings.Replace(text, "Messages of the role tool", "Items of the type function_call_output", 1)
 }
 
-// inChat finds the paths of a chat request that have another name here.
+// inChat finds the paths of a chat request that have another name here. Both are compiled
+// for the first error: a start has no time for them.
 var (
-	inChat    = regexp.MustCompile(`\bmessages\[\d+\](?:\.(?:content|tool_calls)\[\d+\])?(?:\.\w+)*|\b(?:tools\[\d+\]\.function|tool_choice\.function|response_format(?:\.json_schema)?|max_completion_tokens|max_tokens|reasoning_effort)\b`)
-	inMessage = regexp.MustCompile(`^messages\[(\d+)\](?:\.(content|tool_calls)\[(\d+)\])?(.*)$`)
+	inChat    = lazily(`\bmessages\[\d+\](?:\.(?:content|tool_calls)\[\d+\])?(?:\.\w+)*|\b(?:tools\[\d+\]\.function|tool_choice\.function|response_format(?:\.json_schema)?|max_completion_tokens|max_tokens|reasoning_effort)\b`)
+	inMessage = lazily(`^messages\[(\d+)\](?:\.(content|tool_calls)\[(\d+)\])?(.*)$`)
 )
+
+func lazily(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
 
 // path is a path of a chat request as the caller wrote it.
 func (r *Request) path(path string) string {
@@ -53,7 +59,7 @@ func (r *Request) path(path string) string {
 	case "reasoning_effort":
 		return "reasoning.effort"
 	}
-	found := inMessage.FindStringSubmatch(path)
+	found := inMessage().FindStringSubmatch(path)
 	if found == nil {
 		return strings.TrimSuffix(path, ".function")
 	}
