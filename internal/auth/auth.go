@@ -147,7 +147,7 @@ func isLoopback(host string) bool {
 
 // User is whom a token speaks for.
 type User struct {
-	Subject string   // satisfies ValidSubject
+	Subject string   // satisfies keys.ValidSubject
 	Plans   []string // the strings of the plan claim, be it one or a list
 	Email   string   // "" unless the issuer verified the address
 	// EmailUnsaid: there is an address, and nothing is said of whether it is verified.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/strictjson"
 )
 
@@ -54,7 +55,7 @@ func (c *claims) user(cfg Config) (User, error) {
 		return User{}, refuse(AudienceNone)
 	case !c.meantFor(cfg.Audience):
 		return User{}, refuse(Audience)
-	case !ValidSubject(c.Subject):
+	case !keys.ValidSubject(c.Subject):
 		return User{}, refuse(Subject)
 	}
 	if err := c.times().check(cfg.Now()); err != nil {
@@ -122,22 +123,6 @@ func (c *claims) email(assume bool) (verified string, unsaid bool) {
 		return email, false
 	}
 	return "", email != ""
-}
-
-// ValidSubject says whether sub can name a user: 1 to 128 characters of
-// printable ASCII (OpenID Connect allows ASCII only) without space and without
-// '#', which separates the kind from the name in keys of the store. It may
-// hold quotes, so whoever puts it in a command has to quote it.
-func ValidSubject(sub string) bool {
-	if sub == "" || len(sub) > 128 {
-		return false
-	}
-	for i := range len(sub) {
-		if c := sub[i]; c <= ' ' || c > '~' || c == '#' {
-			return false
-		}
-	}
-	return true
 }
 
 // object is a JSON object whose members are not decoded yet.

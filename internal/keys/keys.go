@@ -49,10 +49,25 @@ func Siteverify(network string) string { return Network.Key(network + "#siteveri
 // were numbers, a change had its time and a random text there.)
 func Change(n int64) string { return audit.Key(fmt.Sprintf("%012d", n)) }
 
+// ValidSubject says whether sub can name a user: 1 to 128 characters of
+// printable ASCII (OpenID Connect allows ASCII only) without space and without
+// '#', which separates the kind from the name in keys. It may
+// hold quotes, so whoever puts it in a command has to quote it.
+func ValidSubject(sub string) bool {
+	if sub == "" || len(sub) > 128 {
+		return false
+	}
+	for i := range len(sub) {
+		if c := sub[i]; c <= ' ' || c > '~' || c == '#' {
+			return false
+		}
+	}
+	return true
+}
+
 // Identity reads the key of an identity, which is a user, a network or a pass, of a
 // backend's visitor too. It reports false for every other key, and for an id that no
-// network, pass or visitor can have. What else may be a user's id is up to
-// auth.ValidSubject.
+// network, pass or visitor can have. What else may be a user's id is up to ValidSubject.
 func Identity(key string) (k Kind, id string, ok bool) {
 	for _, k := range []Kind{User, Network, Pass} {
 		if id, ok := k.ID(key); ok {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/tokenfuse/tokenfuse/internal/auth"
+	"github.com/tokenfuse/tokenfuse/internal/keys"
 )
 
 const (
@@ -81,7 +81,7 @@ func New(opts Options) (*Issuer, error) {
 
 // Claims say whose a token is.
 type Claims struct {
-	Subject       string        // required; see auth.ValidSubject
+	Subject       string        // required; see keys.ValidSubject
 	Email         string        // an address without a name; may be empty
 	EmailVerified bool          // whether Email is marked as verified
 	Plan          string        // may be empty
@@ -106,7 +106,7 @@ func (i *Issuer) issue(c Claims) (token string, expires time.Time, err error) {
 	switch {
 	case c.Subject == "":
 		return "", time.Time{}, &fieldError{"sub", "is required"}
-	case !auth.ValidSubject(c.Subject):
+	case !keys.ValidSubject(c.Subject):
 		return "", time.Time{}, &fieldError{"sub", "must be at most 128 printable ASCII characters without space and #"}
 	case c.Email != "" && !isAddress(c.Email):
 		return "", time.Time{}, &fieldError{"email", "must be an e-mail address"}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/tokenfuse/tokenfuse/internal/auth"
 	"github.com/tokenfuse/tokenfuse/internal/emails"
 	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/limits"
@@ -80,7 +79,7 @@ func (h *Handler) named(r *request, field func(string) (string, *openai.Error)) 
 }
 
 func userNamed(field, sub string) (*target, *openai.Error) {
-	if !auth.ValidSubject(sub) {
+	if !keys.ValidSubject(sub) {
 		return nil, openai.Errorf(openai.InvalidValue, field, "%s must be a user's id: the sub of their token, 1 to 128 printable characters without spaces and #.", field)
 	}
 	return &target{kind: limits.User, id: sub}, nil
