@@ -1,6 +1,9 @@
 package count_test
 
 import (
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 
 	. "github.com/tokenfuse/tokenfuse/internal/count"
@@ -117,5 +120,22 @@ func TestBase(t *testing.T) {
 		m := model(t, "o200k_base", kind.OpenAI, id)
 		check.Equal(t, m.Base(), want, "%s: beyond the messages", id)
 		check.Equal(t, m.Message(question), 11, "%s: the question", id)
+	}
+}
+
+// The page says what each rule comes to at most.
+func TestPageHasEachRule(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/counting.md")
+	check.OK(t, err)
+	for _, name := range ImageRules() {
+		at := strings.Index(string(page), "`"+name+"`")
+		check.Must(t, at >= 0, "rule %s is not in the page", name)
+		line, _, _ := strings.Cut(string(page[at:]), "\n")
+		dearest := strconv.FormatInt(Images{Rule: name}.Dearest(), 10)
+		if cut := len(dearest) - 3; cut > 0 {
+			dearest = dearest[:cut] + "," + dearest[cut:]
+		}
+		check.That(t, strings.HasSuffix(line, "| "+dearest+" |"), "rule %s costs at most %s, the page says %s", name, dearest, line)
 	}
 }
