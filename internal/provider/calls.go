@@ -164,7 +164,8 @@ func (c *calls) idOf(told *knownCall) string {
 	return told.id
 }
 
-func newID() string { return "call_" + rand.Text() }
+// newID makes an id that every server takes, should it be sent back.
+func newID() string { return rand.Text()[:shortID] }
 
 // isPrintable reports whether id can be handed on: some servers' have colons and dots.
 func isPrintable(id string) bool {

@@ -3,8 +3,8 @@ package provider
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -126,15 +126,23 @@ func isBlank(s string) bool { return strings.TrimSpace(s) == "" }
 // message. It is also what Bedrock is told of a call without a result, which it refuses.
 const opening = "..."
 
-// plainID is id, or one that stands for it if it has more than these providers take: ids
-// are made by other providers too, and by clients.
+// plainID is id, or one that stands for it if it has more than Anthropic and Bedrock take:
+// ids are made by other providers too, and by clients.
 func plainID(id string) string {
 	if isWord(id, 64, nameAlphabet) {
 		return id
 	}
-	sum := sha256.Sum256([]byte(id))
-	return "call_" + hex.EncodeToString(sum[:16])
+	return derivedID(id)
 }
+
+// derivedID is an id that every server takes, always the same for the same id: as Mistral
+// wants them, of nine letters and digits.
+func derivedID(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return base32.StdEncoding.EncodeToString(sum[:])[:shortID]
+}
+
+const shortID = 9
 
 // object is JSON for the arguments of a call, which must be an object there: one with what
 // the model wrote in place of that, if it is none.

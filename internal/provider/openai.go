@@ -70,8 +70,11 @@ func (o *OpenAI) Call(ctx context.Context, req Request) (Answer, error) {
 	if err != nil {
 		return nil, unsent(err)
 	}
-	if host := "." + o.server(); strings.HasSuffix(host, ".googleapis.com") {
+	switch host := "." + o.server(); {
+	case strings.HasSuffix(host, ".googleapis.com"):
 		r.Messages = signed(r.Messages)
+	case strings.HasSuffix(host, ".mistral.ai"):
+		r.Messages = withShortIDs(r.Messages)
 	}
 	if o.noStreamOptions {
 		r.StreamOptions = openai.StreamOptions{}
@@ -91,6 +94,26 @@ func signed(messages []openai.Message) []openai.Message {
 		if calls := &messages[i].ToolCalls; len(*calls) > 0 {
 			*calls = slices.Clone(*calls)
 			(*calls)[0].Signature = unknownSignature
+		}
+	}
+	return messages
+}
+
+// withShortIDs gives calls ids of nine letters and digits, where they have others. Mistral
+// takes no other.
+func withShortIDs(messages []openai.Message) []openai.Message {
+	short := func(id string) string {
+		if id == "" || len(id) == shortID && !strings.ContainsAny(id, "_-") && isWord(id, shortID, nameAlphabet) {
+			return id
+		}
+		return derivedID(id)
+	}
+	messages = slices.Clone(messages)
+	for i := range messages {
+		m := &messages[i]
+		m.ToolCallID, m.ToolCalls = short(m.ToolCallID), slices.Clone(m.ToolCalls)
+		for j := range m.ToolCalls {
+			m.ToolCalls[j].ID = short(m.ToolCalls[j].ID)
 		}
 	}
 	return messages

@@ -147,7 +147,7 @@ func decoded(t *testing.T, text string) (v map[string]any) {
 }
 
 func TestConversationsWithToolsOnTheWire(t *testing.T) {
-	withID := strings.NewReplacer("TIME", "call_6ee62dca11e713bea9d551d4fd3c2df3").Replace // for functions.time:0
+	withID := strings.NewReplacer("TIME", "N3TC3SQR4").Replace // for functions.time:0
 	told := map[string]string{
 		"openai": `{"messages":[{"role":"system","content":"Be brief."},` +
 			`{"role":"user","content":[{"type":"text","text":"Look:"},{"type":"image_url","image_url":{"url":"data:image/gif;base64,` + pixel + `"}},{"type":"text","text":"and:"}]},` +
@@ -227,12 +227,20 @@ func TestConversationsWithToolsOnTheWire(t *testing.T) {
 	}
 }
 
-// Gemini is told of a signature beside the first call of each message, others of none.
-func TestSignaturesForGemini(t *testing.T) {
+// Some hosts want more of calls than others: Gemini a signature beside the first of each
+// message, Mistral ids of nine letters and digits.
+func TestHostsWithWishes(t *testing.T) {
 	const signature = `"extra_content":{"google":{"thought_signature":"skip_thought_signature_validator"}}`
-	for base, want := range map[string]int{
-		"https://generativelanguage.googleapis.com/v1beta/openai": 2, "https://europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/l/endpoints/openapi": 2,
-		"https://api.openai.com/v1": 0, "https://googleapis.com.example.com/v1": 0, "https://notgoogleapis.com/v1": 0,
+	for base, want := range map[string]struct {
+		signatures int
+		ids        string
+	}{
+		"https://generativelanguage.googleapis.com/v1beta/openai":                                    {3, "call_1 functions.time:0"},
+		"https://europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/l/endpoints/openapi": {3, "call_1 functions.time:0"},
+		"https://api.mistral.ai/v1":             {0, "OQMW7ZZOJ N3TC3SQR4"},
+		"https://api.openai.com/v1":             {0, "call_1 functions.time:0"},
+		"https://googleapis.com.example.com/v1": {0, "call_1 functions.time:0"},
+		"https://notmistral.ai/v1":              {0, "call_1 functions.time:0"},
 	} {
 		var body string
 		client := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -241,12 +249,16 @@ func TestSignaturesForGemini(t *testing.T) {
 			return nil, errors.New("no route")
 		})}
 		req := request(false)
-		req.Messages, req.Tools = talk, tools
+		req.Messages, req.Tools = append(talk, openai.Message{Role: "assistant", ToolCalls: openai.ToolCalls{{ID: "D681PevKs", Name: "time"}}}, openai.Message{Role: "tool", ToolCallID: "D681PevKs"}), tools
 		_, err := call(t.Context(), t, clientWith(t, OpenAIConfig{BaseURL: base, HTTPClient: client}), req)
 		wantFailure(t, err, Broken, 0)
-		check.Equal(t, strings.Count(body, signature), want, "%s: signatures", base)
-		check.That(t, want == 0 || strings.Contains(body, `"name":"weather","arguments":" {\"zip\":12345678901234567890,\"at\":\"<now>\"}"},`+signature+`}`), "%s", body)
-		check.Equal(t, talk[3].ToolCalls[0].Signature, "", "the request itself stays as it is:")
+		check.Equal(t, strings.Count(body, signature), want.signatures, "%s: signatures", base)
+		check.That(t, want.signatures == 0 || strings.Contains(body, `"name":"weather","arguments":" {\"zip\":12345678901234567890,\"at\":\"<now>\"}"},`+signature+`}`), "%s", body)
+		for _, id := range append(strings.Fields(want.ids), "D681PevKs") {
+			check.That(t, strings.Contains(body, `[{"id":"`+id+`"`) || strings.Contains(body, `},{"id":"`+id+`"`), "%s: no call %s: %s", base, id, body)
+			check.That(t, strings.Contains(body, `"tool_call_id":"`+id+`"`), "%s: no result of %s: %s", base, id, body)
+		}
+		check.That(t, talk[3].ToolCalls[0].Signature == "" && talk[3].ToolCalls[0].ID == "call_1", "the request itself has changed: %+v", talk[3])
 	}
 }
 
@@ -267,7 +279,7 @@ func joined(t testing.TB, p Part) Part {
 		switch i := piece.Index; {
 		case i == len(whole):
 			check.That(t, isPrintable(piece.ID) && isWord(piece.Name, 64, nameAlphabet), "a call begins without its id or name: %+v", piece)
-			if strings.HasPrefix(piece.ID, "call_") && len(piece.ID) == 31 {
+			if isWord(piece.ID, 9, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") && len(piece.ID) == 9 {
 				piece.ID = "made"
 			}
 			whole = append(whole, piece)
