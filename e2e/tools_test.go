@@ -69,7 +69,7 @@ func TestToolsOfEveryKind(t *testing.T) {
 	config := writeConfig(t, strings.NewReplacer(
 		"URL", model.URL,
 		"MODEL", `id: m, tokenizer: upper_bound, context: 100000, image_tokens: {low: 85, high: 1445}, price_per_mtok: {input: "1", output: "10"}`,
-		"FEATURE", `max_output_tokens: 100, allow: [tools, images], reasoning_effort: [minimal, low]`).Replace(`
+		"FEATURE", `max_output_tokens: 100, allow: [tools, images]`).Replace(`
 providers:
   openai:    {kind: openai, base_url: "URL/v1"}
   anthropic: {kind: anthropic, base_url: "URL", api_key: {env: E2E_ANTHROPIC_KEY}}
@@ -79,8 +79,8 @@ models:
   anthropic: {provider: anthropic, MODEL}
   bedrock:   {provider: bedrock, MODEL}
 features:
-  openai:    {model: openai, FEATURE}
-  anthropic: {model: anthropic, FEATURE}
+  openai:    {model: openai, FEATURE, reasoning_effort: [minimal, low]}
+  anthropic: {model: anthropic, FEATURE, reasoning_effort: [low]}
   bedrock:   {model: bedrock, FEATURE}
 tiers:
   user: {max_input_tokens: 20000, max_output_tokens: 100, max_in_flight: 100, limits: {tokens: {capacity: 1000000, per: 366d}}}

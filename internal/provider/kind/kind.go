@@ -62,7 +62,7 @@ func (k Kind) Impossible(r *openai.ChatRequest) string {
 	switch {
 	case !slices.ContainsFunc(r.Messages, Says):
 		return "messages"
-	case k == Bedrock && slices.ContainsFunc(r.Messages, func(m openai.Message) bool { return slices.ContainsFunc(m.Images, openai.Image.Remote) }):
+	case !k.FetchesImages() && slices.ContainsFunc(r.Messages, func(m openai.Message) bool { return slices.ContainsFunc(m.Images, openai.Image.Remote) }):
 		return "image_url"
 	case slices.ContainsFunc(r.Tools, func(t openai.Tool) bool { return !takesObject(t) }):
 		return "tools"
