@@ -14,14 +14,15 @@ import (
 // passed over.
 const maxCalls = 128
 
-// maxWord bounds the ids and names that are kept, in bytes.
+// maxWord bounds the ids, names and numbers that are kept, in bytes.
 const maxWord = 256
 
 // calls are those that an answer asks for, as their pieces come. Servers differ in how they
 // say which piece belongs to which.
 type calls struct {
 	list []knownCall
-	told int // those of the list that are told, each under the next index
+	told int  // those of the list that are told, each under the next index
+	over bool // there were more
 }
 
 // knownCall is one of them. It is told as soon as its name is here: nobody can make anything of
@@ -48,7 +49,9 @@ type piece struct {
 
 // add takes in a piece, and adds to p what is to be told now.
 func (c *calls) add(p *Part, said piece) {
-	said.id, said.name = said.id[:min(len(said.id), maxWord)], said.name[:min(len(said.name), maxWord)]
+	for _, word := range []*string{&said.at, &said.id, &said.name} {
+		*word = (*word)[:min(len(*word), maxWord)]
+	}
 	call := c.find(said)
 	if call == nil {
 		return
@@ -84,8 +87,11 @@ func (c *calls) add(p *Part, said piece) {
 //   - What says neither its name nor a number that is known goes to the call before it.
 func (c *calls) find(said piece) *knownCall {
 	last := len(c.list) - 1
+	if c.over { // and then it is not known
+		last = -1
+	}
 	by := func(is func(*knownCall) bool) int {
-		i := last
+		i := len(c.list) - 1
 		for i >= 0 && !is(&c.list[i]) {
 			i--
 		}
@@ -116,6 +122,7 @@ func (c *calls) find(said piece) *knownCall {
 		}
 	}
 	if len(c.list) >= maxCalls {
+		c.over = true
 		return nil
 	}
 	c.list = append(c.list, knownCall{at: said.at, id: said.id})

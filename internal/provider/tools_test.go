@@ -458,10 +458,11 @@ func TestManyToolCalls(t *testing.T) {
 	for i := range maxCalls + 2 {
 		list = append(list, fmt.Sprintf(`{"index":%d,"id":"c%d","function":{"name":"f","arguments":"{}"}}`, i, i))
 	}
+	list = append(list, `{"index":129,"function":{"arguments":"no"}}`, `{"function":{"arguments":"no"}}`, `{"index":127,"function":{"arguments":" "}}`)
 	body := told(`"delta":{"tool_calls":[`+strings.Join(list, ",")+`]},"finish_reason":"tool_calls"`, `,"usage":{"prompt_tokens":9,"completion_tokens":0}`)
 	url, _ := server(t, answerSSE(body+doneEvent))
 	got, err := call(t.Context(), t, client(t, url), request(true))
 	got = joined(t, got)
-	check.That(t, err == io.EOF && len(got.ToolCalls) == 128 && got.ToolCalls[127].ID == "c127" && got.Usage == nil && got.FinishReason == "tool_calls",
-		"%v; %d calls, usage %+v, %s", err, len(got.ToolCalls), got.Usage, got.FinishReason)
+	check.That(t, err == io.EOF && len(got.ToolCalls) == 128 && got.ToolCalls[127].ID == "c127" && got.ToolCalls[127].Arguments == "{} " && got.Usage == nil && got.FinishReason == "tool_calls",
+		"%v; %d calls, usage %+v, %s, the last of them %+v", err, len(got.ToolCalls), got.Usage, got.FinishReason, got.ToolCalls[len(got.ToolCalls)-1])
 }
