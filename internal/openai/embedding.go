@@ -15,7 +15,7 @@ import (
 // a provider.
 type EmbeddingRequest struct {
 	Model          string   `json:"model"`
-	Input          []string `json:"input"`                     // 1 to maxInputs, none empty
+	Input          []string `json:"input"`                     // 1 to MaxInputs, none empty
 	EncodingFormat string   `json:"encoding_format,omitempty"` // Float or Base64
 	Dimensions     int64    `json:"dimensions,omitempty"`      // of each vector; 0: not said
 }
@@ -28,7 +28,9 @@ const (
 )
 
 const (
-	maxInputs     = 2048   // as OpenAI has it
+	// MaxInputs bounds the texts of a call, as OpenAI does.
+	MaxInputs = 2048
+
 	maxDimensions = 16_384 // no model that is known has as many
 )
 
@@ -89,8 +91,8 @@ func readInput(r *EmbeddingRequest, f field) *Error {
 	if !single && json.Unmarshal(f.raw, &list) != nil {
 		return f.invalid("must be a string or a list of strings")
 	}
-	if len(list) == 0 || len(list) > maxInputs {
-		return f.invalid("must have 1 to %d texts", maxInputs)
+	if len(list) == 0 || len(list) > MaxInputs {
+		return f.invalid("must have 1 to %d texts", MaxInputs)
 	}
 	r.Input = make([]string, len(list))
 	for i, raw := range list {

@@ -71,7 +71,7 @@ func FuzzParseEmbedding(f *testing.F) {
 			check.That(t, apiErr.Message != "" && apiErr.Code.Status() == http.StatusBadRequest, "%+v", apiErr)
 			return
 		}
-		check.That(t, req.Model != "" && len(req.Input) >= 1 && len(req.Input) <= maxInputs && req.Dimensions >= 0 && req.Dimensions <= maxDimensions, "%+v", req)
+		check.That(t, req.Model != "" && len(req.Input) >= 1 && len(req.Input) <= MaxInputs && req.Dimensions >= 0 && req.Dimensions <= maxDimensions, "%+v", req)
 		again, apiErr := ParseEmbedding(Encode(req))
 		check.That(t, apiErr == nil && cmp.Equal(req, again), "encoded and read again: %+v", apiErr)
 	})

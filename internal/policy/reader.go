@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	maxDepth   = 32  // of nesting; the schema needs 6
+	maxDepth   = 32  // of nesting; the schema needs 6, and tools 22 more
 	maxEntries = 100 // of a mapping with free names, or a list: the checks cross them
 )
 

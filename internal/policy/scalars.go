@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/span"
 )
@@ -23,10 +24,10 @@ const (
 	maxDollars  = 1_000_000_000_000 // micro-dollars of a limit or pool: a million dollars
 	maxCapacity = 1_000_000_000_000 // tokens or requests of a limit
 
-	// Of a call. OpenAI takes as many tools and texts.
+	// Of a call.
 	maxImages = 100
-	maxTools  = 128
-	maxInputs = 2048
+	maxTools  = openai.MaxTools
+	maxInputs = openai.MaxInputs
 
 	day       = 24 * time.Hour
 	maxPeriod = 366 * day

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
@@ -14,8 +15,9 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/trace"
 )
 
-// maxVectors bounds an answer with vectors, in bytes.
-const maxVectors = 64 << 20
+// perVector bounds what an answer has of each text, in bytes: 6,000 figures as text. No
+// answer needs to be smaller than maxJSON.
+const perVector = 128 << 10
 
 // EmbedRequest asks for a vector of each text.
 type EmbedRequest struct {
@@ -72,57 +74,120 @@ func (o *OpenAI) Embed(ctx context.Context, req EmbedRequest) (Embedded, error) 
 	return answer, nil
 }
 
-// readVectors reads an answer as OpenAI's API has it. Items may come in any order, if they
-// say which texts they are of.
-func readVectors(body io.Reader, texts int) (answer Embedded, err error) {
-	limited := &io.LimitedReader{R: body, N: maxVectors}
-	type item struct {
-		Index  *int            `json:"index"`
-		Vector json.RawMessage `json:"embedding"`
-	}
-	var list struct {
-		Data  []item          `json:"data"`
-		Usage *usage          `json:"usage"`
-		Error json.RawMessage `json:"error"`
-	}
-	var wrong *json.UnmarshalTypeError
-	switch err := json.NewDecoder(limited).Decode(&list); {
+// vectors is an answer as it is read: its vectors as they come, so that their text, which
+// is some five times as large, is never here as a whole.
+type vectors struct {
+	texts   int
+	list    []vector
+	usage   *usage
+	failure json.RawMessage
+	wrong   bool
+}
+
+type vector struct {
+	index   *int // of its text; nil: not said
+	figures []float32
+}
+
+// readVectors reads an answer as OpenAI's API has it.
+func readVectors(body io.Reader, texts int) (Embedded, error) {
+	limited := &io.LimitedReader{R: body, N: max(maxJSON, int64(texts)*perVector)}
+	v := vectors{texts: texts}
+	err := v.read(json.NewDecoder(limited))
+	answer := Embedded{Usage: v.usage.ofInput()}
+	var syntax *json.SyntaxError
+	switch {
 	case limited.N <= 0:
 		return answer, errTooLarge
-	case errors.As(err, &wrong):
-		answer.Usage = list.Usage.ofInput()
+	case errors.As(err, &syntax):
 		return answer, errMalformed
 	case err != nil:
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
-			return answer, errMalformed
-		}
 		return answer, err
+	case saysError(v.failure):
+		return answer, saidFailure{codeOf(v.failure)}
 	}
-	answer.Usage = list.Usage.ofInput()
-	if saysError(list.Error) {
-		return answer, saidFailure{codeOf(list.Error)}
-	}
-	if len(list.Data) != texts {
+	answer.Vectors = v.ordered()
+	if answer.Vectors == nil {
 		return answer, errMalformed
 	}
-	// Some servers say 0 of all, or nothing: then they stand in the order of the texts.
-	ordered := !slices.ContainsFunc(list.Data, func(i item) bool { return i.Index != nil && *i.Index != 0 })
-	vectors, length := make([][]float32, texts), 0
-	for i, item := range list.Data {
-		at := i
-		if item.Index != nil && !ordered {
-			at = *item.Index
-		}
-		v, ok := openai.ReadVector(item.Vector)
-		length = cmp.Or(length, len(v))
-		if !ok || len(v) != length || at < 0 || at >= texts || vectors[at] != nil {
-			return answer, errMalformed
-		}
-		vectors[at] = v
-	}
-	answer.Vectors = vectors
 	return answer, nil
+}
+
+// read reads the object that an answer is.
+func (v *vectors) read(d *json.Decoder) error {
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return cmp.Or(err, error(errMalformed))
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		switch name {
+		case "data":
+			err = v.readData(d)
+		case "usage":
+			var raw json.RawMessage
+			if err = d.Decode(&raw); err == nil {
+				_ = json.Unmarshal(raw, &v.usage) // of another type, it tells nothing
+			}
+		case "error":
+			err = d.Decode(&v.failure)
+		default:
+			err = d.Decode(new(json.RawMessage))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := d.Token()
+	return err
+}
+
+func (v *vectors) readData(d *json.Decoder) error {
+	if open, err := d.Token(); err != nil || open != json.Delim('[') {
+		return cmp.Or(err, error(errMalformed))
+	}
+	for d.More() {
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return err
+		}
+		var item struct{ Index, Embedding json.RawMessage }
+		_ = json.Unmarshal(raw, &item) // what is no object has no vector
+		figures, ok := openai.ReadVector(item.Embedding)
+		v.wrong = v.wrong || !ok || len(v.list) == v.texts || len(v.list) > 0 && len(figures) != len(v.list[0].figures)
+		if !v.wrong {
+			one := vector{figures: figures}
+			if index, err := strconv.Atoi(string(item.Index)); err == nil {
+				one.index = &index
+			}
+			v.list = append(v.list, one)
+		}
+	}
+	_, err := d.Token()
+	return err
+}
+
+// ordered are the figures in the order of the texts; nil if they are not all there, once.
+// Vectors may come in any order, if they say which texts they are of. Some servers say 0 of
+// all, or nothing: then they stand in the order of the texts.
+func (v *vectors) ordered() [][]float32 {
+	if v.wrong || len(v.list) != v.texts {
+		return nil
+	}
+	said := slices.ContainsFunc(v.list, func(one vector) bool { return one.index != nil && *one.index != 0 })
+	ordered := make([][]float32, v.texts)
+	for i, one := range v.list {
+		if said && one.index != nil {
+			i = *one.index
+		}
+		if i < 0 || i >= v.texts || ordered[i] != nil {
+			return nil
+		}
+		ordered[i] = one.figures
+	}
+	return ordered
 }
 
 // ofInput is a report on vectors, whose tokens are of input, whatever they are called.

@@ -263,6 +263,36 @@ func TestSettleStrangeVectors(t *testing.T) {
 	}
 }
 
+// What the provider finds wrong with the texts is told to the caller, by the field.
+func TestBlamedEmbeddings(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		says, asks  string
+		code, param string // "": a 502
+		sentence    string
+	}{
+		{`"param":null,"code":"context_length_exceeded"`, "", "context_length_exceeded", "input", "A text, or all of them together, is too long"},
+		{`"param":"input","type":"max_tokens_per_request"`, "", "context_length_exceeded", "input", "Shorter or fewer ones may fit."},
+		{`"param":"input","code":"content_filter"`, "", "content_filter", "input", "The content filter"},
+		{`"param":"dimensions","code":"unsupported_parameter"`, `,"dimensions":9`, "unsupported_parameter", "dimensions", "The model does not take dimensions."},
+		{`"param":"dimensions","code":"invalid_value"`, `,"dimensions":9`, "invalid_value", "dimensions", "The model does not take this value of dimensions."},
+		{`"param":"encoding_format","code":"unsupported_value"`, "", "unsupported_value", "encoding_format", "The model does not take this value of encoding_format."},
+		{`"param":"dimensions","code":"invalid_value"`, "", "", "", "The model failed to answer."},
+		{`"param":"model","code":"invalid_value"`, "", "", "", "The model failed to answer."},
+		{`"param":"input","code":"invalid_value"`, "", "", "", "The model failed to answer."},
+	} {
+		g := setup{model: modelOf(http.StatusBadRequest, "", `{"error":{"message":"SECRET",`+tt.says+`}}`, "")}.newRig(t, vectors)
+		a := g.embed(g.token("123", ""), embedding(tt.asks, "a"))
+		e := g.wireError(a)
+		want := http.StatusBadGateway
+		if tt.code != "" {
+			want = http.StatusBadRequest
+		}
+		check.That(t, a.status == want && (tt.code == "" || e.Code == tt.code) && value(e.Param) == tt.param && strings.Contains(e.Message, tt.sentence) && strings.HasSuffix(strings.TrimSuffix(e.Message, " Try again later."), "Nothing was taken from your quota.") && !strings.Contains(a.body, "SECRET"),
+			"%s: %d %s", tt.says, a.status, a.body)
+	}
+}
+
 // Who leaves pays for what was counted, since nobody knows what was billed, and ends the
 // call; a panic settles, too.
 func TestLeaveEmbeddings(t *testing.T) {
