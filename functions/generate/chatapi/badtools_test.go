@@ -250,7 +250,7 @@ func TestBadToolsAndImages(t *testing.T) {
 
 // What a feature or a tier does not take is refused by its name, too; a sentence tells what
 // it takes.
-func TestNotTaken(t *testing.T) {
+func TestNotTakenByFeature(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, seeing, func(yaml string) string {
 		return strings.NewReplacer("response_format, images]", "response_format, tools, images], max_images: 2, reasoning_effort: [high, low]",
