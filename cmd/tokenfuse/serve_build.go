@@ -62,7 +62,7 @@ func (c *serveCommand) build(ctx context.Context, s streams, p *policy.Policy, l
 	// Nobody but the process itself makes sums of its metrics, if nobody takes them.
 	denied := denials.NewHere(time.Now)
 	var gaugesTo *emf.Writer
-	metrics := emf.New(denied, environ.MetricsNamespace(), time.Now)
+	metrics := emf.NewOnly(denials.Metric, denied, environ.MetricsNamespace(), time.Now)
 	if c.Metrics == "emf" {
 		gaugesTo = emf.New(s.out, environ.MetricsNamespace(), time.Now)
 		metrics = emf.New(io.MultiWriter(s.out, denied), environ.MetricsNamespace(), time.Now)

@@ -42,6 +42,11 @@ WHO        SPENT    CALLS
 net#4f1d   $10.30   2
 user#1[2J  $0.0001  1
 `,
+		`{"denials":{"cv":1},"denials_of":"process"}`: `
+Denied in the last hour by the process that answers this
+BY  CALLS
+cv  1
+`,
 		`{"spend":null,"alarm":{"state":"off"},"fuse":{"state":"closed"},"blocks":[],"denials":null,"pools":[],"problems":["what was spent cannot be read"]}`: `problem     what was spent cannot be read
 alarm       there is none in the configuration
 fuse        the fuse is closed

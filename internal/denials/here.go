@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// Metric is generate's of a denial.
+const Metric = "Denied"
+
 // Here counts the denials of one process, where nobody makes metrics of generate's log: the
 // lines are written to it, and it gives the numbers back. It keeps an hour, by minutes.
 type Here struct {

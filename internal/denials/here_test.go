@@ -14,7 +14,7 @@ func TestHere(t *testing.T) {
 	t.Parallel()
 	clock := testclock.At(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC))
 	d := NewHere(clock.Now)
-	w := emf.New(d, "tokenfuse", clock.Now)
+	w := emf.NewOnly(Metric, d, "tokenfuse", clock.Now)
 	deny := func(limit string) {
 		w.Write(emf.Group{Dimensions: []emf.Dimension{{Name: "Limit", Value: limit}}, Metrics: []emf.Metric{{Name: "Denied", Unit: emf.Count, Value: 1}}})
 	}

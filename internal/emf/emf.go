@@ -8,6 +8,7 @@ package emf
 import (
 	"encoding/json"
 	"io"
+	"slices"
 	"sync"
 	"time"
 )
@@ -42,6 +43,7 @@ type Group struct {
 type Writer struct {
 	namespace string
 	now       func() time.Time
+	only      string // a metric without which a line is not written; "": all are
 
 	mu  sync.Mutex
 	out io.Writer
@@ -50,6 +52,11 @@ type Writer struct {
 // New makes a Writer to a function's log.
 func New(out io.Writer, namespace string, now func() time.Time) *Writer {
 	return &Writer{namespace: namespace, now: now, out: out}
+}
+
+// NewOnly makes a Writer that writes no line but those with the metric, and makes no others.
+func NewOnly(metric string, out io.Writer, namespace string, now func() time.Time) *Writer {
+	return &Writer{namespace: namespace, now: now, out: out, only: metric}
 }
 
 // Write writes groups as one line. In a line, each name of a dimension or of a metric
@@ -64,6 +71,9 @@ func (w *Writer) Write(groups ...Group) {
 		Namespace  string
 		Dimensions [][]string
 		Metrics    []definition
+	}
+	if w.only != "" && !slices.ContainsFunc(groups, w.wanted) {
+		return
 	}
 	line := map[string]any{}
 	var directives []directive
@@ -93,4 +103,8 @@ func (w *Writer) Write(groups ...Group) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, _ = w.out.Write(append(encoded, '\n'))
+}
+
+func (w *Writer) wanted(g Group) bool {
+	return slices.ContainsFunc(g.Metrics, func(m Metric) bool { return m.Name == w.only })
 }

@@ -41,3 +41,14 @@ func TestNothingToWrite(t *testing.T) {
 	w.Write(Group{Metrics: []Metric{{"Odd", None, math.NaN()}}})
 	check.That(t, out.Len() == 0, "wrote %s", out.String())
 }
+
+// Who wants one metric alone gets the lines that have it, whole, and no others.
+func TestNewOnly(t *testing.T) {
+	var out bytes.Buffer
+	w := NewOnly("Denied", &out, "test", time.Now)
+	admitted, denied := Group{Metrics: []Metric{{"Admitted", Count, 1}}}, Group{Metrics: []Metric{{"Denied", Count, 1}}}
+	w.Write(admitted)
+	check.Equal(t, out.Len(), 0, "bytes of a line without it")
+	w.Write(admitted, denied)
+	check.That(t, bytes.Count(out.Bytes(), []byte("\n")) == 1 && bytes.Contains(out.Bytes(), []byte(`"Admitted":1`)) && bytes.Contains(out.Bytes(), []byte(`"Denied":1`)), "%s", &out)
+}
