@@ -27,6 +27,7 @@ type Call struct {
 	Candidates     candidates       // of the offer, those that can do what is asked
 	Messages       []openai.Message // as they go upstream, the feature's system prompt first
 	openai.Tooling                  // as it goes upstream
+	OwnTools       bool             // its tools, if any, are the feature's own
 	Effort         string           // likewise
 	Inputs         []string         // of a call that embeds them
 	Input          int64            // tokens, system prompt and framing included: exact, or an upper bound

@@ -30,7 +30,7 @@ func (o *Offer) takeTools(c *Call, p Prompt, cut bool) *Refusal {
 	c.Tooling = p.Tooling
 	switch n := int64(len(p.Tools)); {
 	case n == 0:
-		c.Tools = f.Tools
+		c.Tools, c.OwnTools = f.Tools, true
 	case mayCall && !(f.AllowTools && most > 0):
 		return &Refusal{Kind: ToolsFixed}
 	case !mayCall:

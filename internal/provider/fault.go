@@ -19,6 +19,7 @@ const (
 	ValueNotTaken     Fault = "unsupported_value"
 	ParameterNotTaken Fault = "unsupported_parameter"
 	WrongValue        Fault = "invalid_value"
+	ImageNotTaken     Fault = "invalid_image" // it cannot be read, fetched or shown to the model
 )
 
 // faults are what servers call what is wrong with a request itself, without case and
@@ -27,11 +28,12 @@ var faults = func() map[string]Fault {
 	known := map[string]Fault{}
 	for code, words := range map[Fault]string{
 		TooLong:           "contextlengthexceeded contextwindowexceeded contextwindowexceedederror modelcontextwindowexceeded exceedcontextsizeerror requesttoolarge maxtokensperrequest inputtoolong prompttoolong",
-		FilteredContent:   "contentfilter contentfiltered contentpolicyviolation contentpolicyviolationerror responsibleaipolicyviolation datainspectionfailed moderationblocked prohibitedcontent contentblocked refusal modelrefusal safety sensitive 1301",
+		FilteredContent:   "contentfilter contentfiltered contentpolicyviolation contentpolicyviolationerror responsibleaipolicyviolation datainspectionfailed imagecontentpolicyviolation moderationblocked prohibitedcontent contentblocked refusal modelrefusal safety sensitive 1301",
 		ForbiddenPrompt:   "invalidprompt",
 		LongString:        "stringabovemaxlength",
 		ValueNotTaken:     "unsupportedvalue",
 		ParameterNotTaken: "unsupportedparameter extraforbidden",
+		ImageNotTaken:     "invalidimage invalidimageformat invalidbase64image invalidimageurl imagetoolarge imagetoosmall imageparseerror imagefiletoolarge unsupportedimagemediatype emptyimagefile failedtodownloadimage",
 		WrongValue:        "invalidvalue invalidtype invalidjsonschema decimalabovemaxvalue decimalbelowminvalue integerabovemaxvalue integerbelowminvalue arrayabovemaxlength",
 	} {
 		for word := range strings.FieldsSeq(words) {
@@ -66,6 +68,7 @@ var phrases = []struct {
 	{"violating our usage policy", ForbiddenPrompt},
 	{"cannot both be specified", ValueNotTaken}, // Claude in Bedrock, of temperature and top_p
 	{"is deprecated for this model", ParameterNotTaken},
+	{"could not process image", ImageNotTaken}, // Anthropic
 }
 
 // blame notes what is wrong with the request itself, if a refusal says so in a way that is

@@ -1,6 +1,8 @@
 package chatapi
 
 import (
+	"slices"
+
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/provider"
 )
@@ -9,7 +11,7 @@ import (
 // our own words; nil if it was refused for anything else. What the caller has not set,
 // such as the name of the model or an extra field, is for the owner to mend.
 func (x *exchange) blamed(p *provider.Error) *openai.Error {
-	param, theirs := p.Param, x.has(p.Param)
+	code, param, theirs := openai.Code(p.Fault), p.Param, x.has(p.Param)
 	what := "a parameter of the request"
 	if param != "" {
 		what = param
@@ -37,6 +39,10 @@ func (x *exchange) blamed(p *provider.Error) *openai.Error {
 		if theirs {
 			says = "The model does not take this value of " + what + "."
 		}
+	case provider.ImageNotTaken:
+		if x.admission.Call.Images() > 0 {
+			code, param, says = openai.InvalidValue, "messages", "The model cannot take an image of the request."
+		}
 	case provider.WrongValue:
 		// Messages are as we wrote them.
 		if theirs && param != "" && param != "messages" && param != "input" {
@@ -49,7 +55,7 @@ func (x *exchange) blamed(p *provider.Error) *openai.Error {
 	if x.embedding != nil && param == "messages" {
 		param = "input"
 	}
-	e := openai.Errorf(openai.Code(p.Fault), param, "%s %s", says, x.entry.taken())
+	e := openai.Errorf(code, param, "%s %s", says, x.entry.taken())
 	e.Upstream = p.Status
 	return e
 }
@@ -62,10 +68,10 @@ func (x *exchange) has(param string) bool {
 	}
 	r := x.req
 	switch param {
+	case "":
+		return slices.ContainsFunc(settable, x.has)
 	case "messages":
 		return true
-	case "":
-		return r.Temperature != nil || r.TopP != nil || r.PresencePenalty != nil || r.FrequencyPenalty != nil || r.Seed != nil || r.Stop != nil || r.ResponseFormat != nil
 	case "temperature":
 		return r.Temperature != nil
 	case "top_p":
@@ -80,6 +86,18 @@ func (x *exchange) has(param string) bool {
 		return r.Stop != nil
 	case "response_format":
 		return r.ResponseFormat != nil
+	case "tools":
+		return len(r.Tools) > 0 && !x.admission.Call.OwnTools
+	case "tool_choice":
+		return r.ToolChoice != (openai.ToolChoice{})
+	case "parallel_tool_calls":
+		return r.ParallelToolCalls != nil
+	case "reasoning_effort":
+		return r.ReasoningEffort != ""
 	}
 	return false
 }
+
+// settable are the fields, beside the messages, that go to a provider as a caller has set them.
+var settable = []string{"temperature", "top_p", "presence_penalty", "frequency_penalty", "seed", "stop", "response_format",
+	"tools", "tool_choice", "parallel_tool_calls", "reasoning_effort"}

@@ -35,7 +35,8 @@ func TestRefusedForWhatIsAsked(t *testing.T) {
 			})
 		}}.newRig(t, func(yaml string) string {
 			yaml = strings.Replace(yaml, "models:\n", "models:\n  spare: {provider: main, id: spare, max_tokens_field: max_completion_tokens, context: 1000000, price_per_mtok: {input: \"1\", output: \"1\"}}\n", 1)
-			yaml = strings.Replace(yaml, "cv:    {model: small,", "cv:    {model: small, fallback: spare, allow: [response_format],", 1)
+			yaml = strings.Replace(yaml, "cv:    {model: small,", "cv:    {model: small, fallback: spare, allow: [response_format, tools, images], reasoning_effort: [low],", 1)
+			yaml = strings.ReplaceAll(yaml, "context: 1000000,", "context: 1000000, image_tokens: {rule: gpt-4o},")
 			return strings.Replace(yaml, "bills_errors: false", fmt.Sprintf("bills_errors: %t", bills), 1)
 		})
 		g.freeze(0)
@@ -65,11 +66,19 @@ func TestRefusedForWhatIsAsked(t *testing.T) {
 			{code(400, `"presence_penalty"`, `"unsupported_parameter"`), `,"presence_penalty":1`, "unsupported_parameter", "presence_penalty", "does not take presence_penalty"},
 			{code(400, `"frequency_penalty"`, `"unsupported_parameter"`), `,"frequency_penalty":1`, "unsupported_parameter", "frequency_penalty", "does not take frequency_penalty"},
 
+			{code(400, `"tools[0].function.parameters"`, `"invalid_function_parameters"`), `,"tools":[{"type":"function","function":{"name":"f"}}]`, "invalid_value", "tools", "this value of tools"},
+			{code(400, `"tool_choice"`, `"unsupported_value"`), `,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required"`, "unsupported_value", "tool_choice", "this value of tool_choice"},
+			{code(400, `"parallel_tool_calls"`, `"unsupported_parameter"`), `,"tools":[{"type":"function","function":{"name":"f"}}],"parallel_tool_calls":true`, "unsupported_parameter", "parallel_tool_calls", "does not take parallel_tool_calls"},
+			{code(400, `"reasoning_effort"`, `"unsupported_value"`), `,"reasoning_effort":"low"`, "unsupported_value", "reasoning_effort", "this value of reasoning_effort"},
+			{code(400, `null`, `"image_parse_error"`), `,"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"` + pixel + `"}}]}]`, "invalid_value", "messages", "The model cannot take an image of the request."},
+
 			// The caller has set none of these, or nobody knows what is wrong.
 			{code(400, `"max_completion_tokens"`, `"unsupported_parameter"`), "", "", "", ""},
 			{code(400, `"stream_options"`, `"unsupported_parameter"`), "", "", "", ""},
 			{code(400, `"reasoning_effort"`, `"unsupported_value"`), "", "", "", ""},
 			{code(400, `"temperature"`, `"unsupported_value"`), "", "", "", ""},
+			{code(400, `"tools"`, `"invalid_value"`), "", "", "", ""},
+			{code(400, `null`, `"image_parse_error"`), "", "", "", ""},
 			{code(400, `"model"`, `"string_above_max_length"`), "", "", "", ""},
 			{code(400, `"messages"`, `"invalid_value"`), "", "", "", ""},
 			{code(400, `null`, `"invalid_value"`), `,"seed":7`, "", "", ""},
@@ -81,7 +90,11 @@ func TestRefusedForWhatIsAsked(t *testing.T) {
 				name := fmt.Sprintf("bills %t, stream %t: %s%s", bills, stream, tt.says.body, tt.asks)
 				before, made := g.remaining(token), calls.Load()
 				says.Store(tt.says)
-				a := g.chat(token, fmt.Sprintf(`{"model":"cv","messages":[{"role":"user","content":"hi"}],"max_tokens":10,"stream":%t%s}`, stream, tt.asks))
+				asks := tt.asks
+				if !strings.Contains(asks, `"messages"`) {
+					asks += `,"messages":[{"role":"user","content":"hi"}]`
+				}
+				a := g.chat(token, fmt.Sprintf(`{"model":"cv","max_tokens":10,"stream":%t%s}`, stream, asks))
 				says.Store(nil)
 				e := g.wireError(a)
 				status, kind := http.StatusBadRequest, "invalid_request_error"
