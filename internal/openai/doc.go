@@ -7,6 +7,7 @@
 // once, each within its bounds. What is read is all that goes further, so a request
 // that is encoded again holds nothing that was not checked. It is liberal in what costs
 // nothing: a member that is null is absent, and a message is taken back in the forms in
-// which official clients keep what they got, labels and all. What a provider sends is
-// read in package provider, which forgives what compatible servers do differently.
+// which official clients keep what they got, labels and all. An image is what its content
+// says, of which no more than the header is decoded. What a provider sends is read in
+// package provider, which forgives what compatible servers do differently.
 package openai
