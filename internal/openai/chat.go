@@ -201,26 +201,13 @@ func readStop(r *ChatRequest, f field) *Error {
 }
 
 func readStreamOptions(r *ChatRequest, f field) *Error {
-	members, err := object(f.raw, f.path)
-	if err != nil {
-		return err
-	}
-	for _, m := range members {
-		option := field{join(f.path, m.Name), m.Value}
-		switch m.Name {
-		case "include_usage":
-			if r.StreamOptions.IncludeUsage, err = option.boolean(); err != nil {
-				return err
-			}
-		case "include_obfuscation":
-			if _, err := option.boolean(); err != nil {
-				return err
-			}
-		default:
-			return unknownField(option.path, m.Name, []string{"include_usage", "include_obfuscation"})
+	return f.each([]string{"include_usage", "include_obfuscation"}, func(name string, option field) *Error {
+		b, err := option.boolean()
+		if name == "include_usage" {
+			r.StreamOptions.IncludeUsage = b
 		}
-	}
-	return nil
+		return err
+	})
 }
 
 func readMetadata(_ *ChatRequest, f field) *Error {

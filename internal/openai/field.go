@@ -84,6 +84,24 @@ func object(raw json.RawMessage, path string) ([]strictjson.Member, *Error) {
 	return nil, Errorf(InvalidValue, path, "%s must be an object.", path)
 }
 
+// each reads the members of an object, each of which must be called one of known.
+func (f field) each(known []string, read func(name string, member field) *Error) *Error {
+	members, err := object(f.raw, f.path)
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		member := field{join(f.path, m.Name), m.Value}
+		if !slices.Contains(known, m.Name) {
+			return unknownField(member.path, m.Name, known)
+		}
+		if err := read(m.Name, member); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func join(path, name string) string {
 	if path == "" {
 		return name

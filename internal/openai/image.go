@@ -32,26 +32,18 @@ var details = []string{"low", "high", "auto"}
 func (i Image) Remote() bool { return i.Type == "" }
 
 func readImage(f field) (*Image, *Error) {
-	members, err := object(f.raw, f.path)
+	var address, detail string
+	err := f.each([]string{"url", "detail"}, func(name string, member field) *Error {
+		if name == "url" {
+			return member.string(&address)
+		}
+		if member.string(&detail) != nil || !slices.Contains(details, detail) {
+			return member.invalid("must be one of %s", strings.Join(details, ", "))
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
-	}
-	var address, detail string
-	for _, m := range members {
-		member := field{join(f.path, m.Name), m.Value}
-		switch m.Name {
-		case "url":
-			err = member.string(&address)
-		case "detail":
-			if err = member.string(&detail); err == nil && !slices.Contains(details, detail) {
-				err = member.invalid("must be one of %s", strings.Join(details, ", "))
-			}
-		default:
-			err = unknownField(member.path, m.Name, []string{"url", "detail"})
-		}
-		if err != nil {
-			return nil, err
-		}
 	}
 	if address == "" {
 		return nil, f.missing("url")

@@ -20,7 +20,7 @@ var errHeader = errors.New("a header that is none")
 // GIF and WebP are read here. Package image/gif tells the screen alone, beyond which a
 // frame may reach, and the one for WebP is a module of its own, for 20 lines.
 func picture(r io.Reader) (mime string, width, height int, known bool, err error) {
-	b := bufio.NewReader(r)
+	b := bufio.NewReaderSize(r, 512)
 	head, _ := b.Peek(30) // fewer, of a short one
 	read := func(decode func(io.Reader) (image.Config, error)) (int, int, error) {
 		c, err := decode(b)

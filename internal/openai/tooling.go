@@ -60,44 +60,26 @@ func readTools(f field) ([]Tool, *Error) {
 
 // readTool takes a tool with or without a type, which can be nothing but function.
 func readTool(f field) (t Tool, err *Error) {
-	members, err := object(f.raw, f.path)
-	if err == nil {
-		err = Members(members).onlyFunctions(f.path)
-	}
-	if err != nil {
+	found := false
+	if err = f.onlyFunctions(); err != nil {
 		return t, err
 	}
-	found := false
-	for _, m := range members {
-		member := field{join(f.path, m.Name), m.Value}
-		switch m.Name {
-		case "function":
+	err = f.each([]string{"type", "function", "cache_control"}, func(name string, member field) (err *Error) {
+		if name == "function" {
 			found = true
 			t, err = readFunction(member)
-		case "type", "cache_control":
-		default:
-			err = unknownField(member.path, m.Name, []string{"type", "function", "cache_control"})
 		}
-		if err != nil {
-			return t, err
-		}
-	}
-	if !found {
+		return err
+	})
+	if err == nil && !found {
 		err = f.missing("function")
 	}
 	return t, err
 }
 
-var functionNames = []string{"name", "description", "parameters", "strict", "cache_control"}
-
 func readFunction(f field) (t Tool, err *Error) {
-	members, err := object(f.raw, f.path)
-	if err != nil {
-		return t, err
-	}
-	for _, m := range members {
-		member := field{join(f.path, m.Name), m.Value}
-		switch m.Name {
+	err = f.each([]string{"name", "description", "parameters", "strict", "cache_control"}, func(name string, member field) (err *Error) {
+		switch name {
 		case "name":
 			t.Name, err = readToolName(member)
 		case "description":
@@ -108,15 +90,10 @@ func readFunction(f field) (t Tool, err *Error) {
 			var strict bool
 			strict, err = member.boolean()
 			t.Strict = &strict
-		case "cache_control":
-		default:
-			err = unknownField(member.path, m.Name, functionNames)
 		}
-		if err != nil {
-			return t, err
-		}
-	}
-	if t.Name == "" {
+		return err
+	})
+	if err == nil && t.Name == "" {
 		err = f.missing("name")
 	}
 	return t, err
@@ -137,38 +114,38 @@ func readToolName(f field) (name string, err *Error) {
 // readParameters takes a schema as it is written, but for white space: what is counted is
 // what is sent.
 func readParameters(f field) (json.RawMessage, *Error) {
-	if f.raw[0] != '{' {
+	var schema bytes.Buffer
+	switch {
+	case f.raw[0] != '{':
 		return nil, f.invalid("must be an object")
-	}
-	if err := f.unique(); err != nil {
-		return nil, err
-	}
-	if strictjson.Depth(f.raw) > MaxLevels {
+	case json.Compact(&schema, f.raw) != nil || schema.Len() > MaxParameters:
+		return nil, f.invalid("is longer than %d bytes", MaxParameters)
+	case strictjson.Depth(schema.Bytes()) > MaxLevels:
 		return nil, f.invalid("has more than %d objects and lists within each other", MaxLevels)
 	}
-	var schema bytes.Buffer
-	if json.Compact(&schema, f.raw) != nil || schema.Len() > MaxParameters {
-		return nil, f.invalid("is longer than %d bytes", MaxParameters)
-	}
-	return schema.Bytes(), nil
+	return schema.Bytes(), f.unique()
 }
 
 // builtIn are how the types of tools begin that providers run themselves, and charge for.
 var builtIn = []string{"web_search", "web_fetch", "google_search", "file_search", "code_interpreter", "code_execution", "computer",
 	"image_generation", "mcp", "local_shell", "shell"}
 
-// onlyFunctions refuses members whose type is anything but function, by name: what else they
-// say is of no interest then. Some clients leave the type out.
-func (list Members) onlyFunctions(path string) *Error {
-	kind, err := list.text(path, "type", 64)
-	if err != nil || kind == "function" || list.Get("type") == nil {
+// onlyFunctions refuses an object whose type is anything but function, by name: what else it
+// says is of no interest then. Some clients leave the type out.
+func (f field) onlyFunctions() *Error {
+	members, err := object(f.raw, f.path)
+	if err != nil {
+		return err
+	}
+	kind, err := Members(members).text(f.path, "type", 64)
+	if err != nil || kind == "function" || Members(members).Get("type") == nil {
 		return err
 	}
 	costs := ""
 	if slices.ContainsFunc(builtIn, func(b string) bool { return strings.HasPrefix(kind, b) }) {
 		costs = "costs by itself and "
 	}
-	path = join(path, "type")
+	path := join(f.path, "type")
 	return Errorf(UnsupportedParameter, path, "%s: %s %sis not supported: only function is.", path, Clip(kind), costs)
 }
 
@@ -180,47 +157,27 @@ func readToolChoice(r *ChatRequest, f field) *Error {
 		r.ToolChoice.Mode = mode
 		return nil
 	}
-	members, err := object(f.raw, f.path)
-	if err == nil {
-		err = Members(members).onlyFunctions(f.path)
-	}
-	if err != nil {
+	if err := f.onlyFunctions(); err != nil {
 		return err
 	}
-	for _, m := range members {
-		member := field{join(f.path, m.Name), m.Value}
-		switch m.Name {
-		case "function":
+	err := f.each([]string{"type", "function"}, func(name string, member field) (err *Error) {
+		if name == "function" {
 			r.ToolChoice.Name, err = readFunctionName(member)
-		case "type":
-		default:
-			err = unknownField(member.path, m.Name, []string{"type", "function"})
 		}
-		if err != nil {
-			return err
-		}
+		return err
+	})
+	if err == nil && r.ToolChoice.Name == "" {
+		err = f.missing("function")
 	}
-	if r.ToolChoice.Name == "" {
-		return f.missing("function")
-	}
-	return nil
+	return err
 }
 
 func readFunctionName(f field) (name string, err *Error) {
-	members, err := object(f.raw, f.path)
-	if err != nil {
-		return "", err
-	}
-	for _, m := range members {
-		member := field{join(f.path, m.Name), m.Value}
-		if m.Name != "name" {
-			return "", unknownField(member.path, m.Name, []string{"name"})
-		}
-		if name, err = readToolName(member); err != nil {
-			return "", err
-		}
-	}
-	if name == "" {
+	err = f.each([]string{"name"}, func(_ string, member field) (err *Error) {
+		name, err = readToolName(member)
+		return err
+	})
+	if err == nil && name == "" {
 		err = f.missing("name")
 	}
 	return name, err
@@ -262,29 +219,20 @@ func readToolCalls(f field) (ToolCalls, *Error) {
 }
 
 func readToolCall(f field) (c ToolCall, err *Error) {
-	members, err := object(f.raw, f.path)
-	if err == nil {
-		err = Members(members).onlyFunctions(f.path)
-	}
-	if err != nil {
+	if err = f.onlyFunctions(); err != nil {
 		return c, err
 	}
-	for _, m := range members {
-		member := field{join(f.path, m.Name), m.Value}
-		switch m.Name {
+	err = f.each([]string{"id", "type", "function", "index"}, func(name string, member field) (err *Error) {
+		switch name {
 		case "id":
 			c.ID, err = readCallID(member)
 		case "function":
 			c.Name, c.Arguments, err = readCalled(member)
-		case "type", "index":
-		default:
-			err = unknownField(member.path, m.Name, []string{"id", "type", "function", "index"})
 		}
-		if err != nil {
-			return c, err
-		}
-	}
+		return err
+	})
 	switch {
+	case err != nil:
 	case c.ID == "":
 		err = f.missing("id")
 	case c.Name == "":
@@ -304,26 +252,16 @@ func readCallID(f field) (string, *Error) {
 // readCalled takes which function is called, and how. Helpers of clients add the arguments
 // as they have read them.
 func readCalled(f field) (name, arguments string, err *Error) {
-	members, err := object(f.raw, f.path)
-	if err != nil {
-		return "", "", err
-	}
-	for _, m := range members {
-		member := field{join(f.path, m.Name), m.Value}
-		switch m.Name {
+	err = f.each([]string{"name", "arguments", "parsed_arguments"}, func(member string, said field) (err *Error) {
+		switch member {
 		case "name":
-			name, err = readToolName(member)
+			name, err = readToolName(said)
 		case "arguments":
-			err = member.string(&arguments)
-		case "parsed_arguments":
-		default:
-			err = unknownField(member.path, m.Name, []string{"name", "arguments", "parsed_arguments"})
+			err = said.string(&arguments)
 		}
-		if err != nil {
-			return "", "", err
-		}
-	}
-	if name == "" {
+		return err
+	})
+	if err == nil && name == "" {
 		err = f.missing("name")
 	}
 	return name, arguments, err
