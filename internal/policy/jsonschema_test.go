@@ -40,7 +40,7 @@ var beyondSchema = map[string][]string{
 	"names and values of any shape": {
 		"a tool twice", "parameters that are no object", "parameters with nothing in them", "parameters with an alias",
 		"extra of ours, as others write it", "extra of ours, in a holder", "extra that is null", "extra number of YAML's", "extra that is too long",
-		"header for the key", "header twice", "base_url with a key", "base_url with an unreadable query", "base_url of the whole way", "bedrock with a query",
+		"header for the key", "header twice", "base_url with a key", "base_url with an unreadable query", "base_url of the whole way", "base_url of the way to embeddings", "bedrock with a query",
 	},
 	"addresses that say the same in another way": {"keys over http", "origin with the usual port"},
 }

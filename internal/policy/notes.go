@@ -120,6 +120,9 @@ func (p *Policy) Notes() []string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Features)) {
 		f := p.Features[name]
+		for _, closed := range p.closed(f) {
+			note("features.%s.allow has %s, but nobody who may call it may send any: see max_%s of its tiers.", name, closed, closed)
+		}
 		if f.Reasoning && f.System != "" {
 			note("features.%s.reasoning is true: callers see what the model thinks, which often quotes the system prompt.", name)
 		}
@@ -134,6 +137,23 @@ func (p *Policy) Notes() []string {
 		note("features.%s may answer with %d tokens, which takes more than %d a second to fit providers.%s.timeout (%s): %s.", name, longest, tokensPerSecond, provider.Name, provider.Timeout, ends)
 	}
 	return notes
+}
+
+// closed is what f takes of callers and none of its tiers lets them send.
+func (p *Policy) closed(f *Feature) (list []string) {
+	tools, images := f.AllowTools, f.AllowImages
+	for name, t := range p.Tiers {
+		if f.AllowedFor(name) && p.Reached(name) {
+			tools, images = tools && t.MaxTools == 0, images && t.MaxImages == 0
+		}
+	}
+	if tools {
+		list = append(list, "tools")
+	}
+	if images {
+		list = append(list, "images")
+	}
+	return list
 }
 
 // longestAnswer is the largest output cap of any caller of f.

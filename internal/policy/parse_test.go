@@ -277,6 +277,7 @@ var mistakes = []struct {
 	{"base_url with a fragment", "openai.com/v1", "openai.com/v1?a=b#c", "4 providers.main.base_url", "without user and fragment"},
 	{"base_url with an unreadable query", "openai.com/v1", "openai.com/v1?a=%zz", "4 providers.main.base_url", "has a query that is none"},
 	{"base_url of the whole way", "openai.com/v1", "openai.com/v1/chat/completions?api-version=1", "4 providers.main.base_url", "must end before /chat/completions"},
+	{"base_url of the way to embeddings", "openai.com/v1", "openai.com/v1/embeddings/", "4 providers.main.base_url", "must end before /embeddings"},
 	{"key_header of no key", "    api_key: {env: API_KEY}", "    key_header: api-key", "5 providers.main.key_header", "where there is no api_key"},
 	{"key_header of ours", "    timeout: 30s\n", "    key_header: content-type\n", "6 providers.main.key_header", "that is not set otherwise"},
 	{"key_header that is none", "    timeout: 30s\n", "    key_header: \"a:b\"\n", "6 providers.main.key_header", "name of a header"},

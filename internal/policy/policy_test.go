@@ -359,6 +359,9 @@ func TestNotes(t *testing.T) {
 		{"a budget of thinking", "    context: 20000\n    max", "    context: 20000\n    extra: {thinking: {type: enabled, budget_tokens: 2000}}\n    max", []string{"models.small.extra.thinking.budget_tokens (2000) must be below the output cap"}},
 		{"thinking without a budget", "    context: 20000\n    max", "    context: 20000\n    extra: {thinking: off}\n    max", nil},
 		{"reasoning that quotes", "    system: Be brief.\n", "    system: Be brief.\n    reasoning: true\n", []string{"features.ask.reasoning is true: callers see what the model thinks"}},
+		{"tools and images of nobody", toPrices + stretch("      input: \"0.40\"", toAsk), "    image_tokens: {low: 8, high: 14}\n" + toPrices + stretch("      input: \"0.40\"", toAsk) + "    allow: [tools, images]\n    tiers: [anonymous]\n", []string{
+			"features.ask.allow has tools, but nobody who may call it may send any: see max_tools", "features.ask.allow has images, but nobody who may call it may send any: see max_images"}},
+		{"tools of some", "    system: Be brief.\n", "    system: Be brief.\n    allow: [tools]\n", nil},
 		{"reasoning with nothing to quote", "    system: Be brief.\n", "    reasoning: true\n", nil},
 		// 1,000 tokens at 40 a second take 25 s.
 		{"just in time", "timeout: 30s", "timeout: 25s", nil},

@@ -47,17 +47,20 @@ func (v value) baseURL(k kind.Kind) string {
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	u.Path, u.RawPath, u.ForceQuery = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/"), false
-	end := "/chat/completions"
+	ends := []string{"/chat/completions", "/embeddings"}
 	if k == kind.Anthropic {
-		end = "/v1/messages"
+		ends = []string{"/v1/messages"}
 	}
 	switch {
 	case err != nil:
 		v.report("has a query that is none")
 	case k == kind.Bedrock && u.RawQuery != "":
 		v.report("must have no query for kind %s", k)
-	case strings.HasSuffix(u.Path, end):
-		v.report("must end before %s, which is added to it", end)
+	}
+	for _, end := range ends {
+		if strings.HasSuffix(u.Path, end) {
+			v.report("must end before %s, which is added to it", end)
+		}
 	}
 	for name := range query {
 		if isOneOf(name, keyParameters) {

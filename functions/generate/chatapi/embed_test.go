@@ -15,6 +15,7 @@ import (
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
 	"github.com/tokenfuse/tokenfuse/internal/price"
+	"github.com/tokenfuse/tokenfuse/internal/provider"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
@@ -320,8 +321,26 @@ type panicking struct{ http.ResponseWriter }
 
 func (panicking) Write([]byte) (int, error) { panic("the writer") }
 
+// panickingProvider panics, as a fault of ours in it would.
+type panickingProvider struct{}
+
+func (panickingProvider) Call(context.Context, provider.Request) (provider.Answer, error) {
+	panic("no chat")
+}
+
+func (panickingProvider) Embed(context.Context, provider.EmbedRequest) (provider.Embedded, error) {
+	panic("no vectors")
+}
+
 func TestPanicInEmbeddings(t *testing.T) {
 	t.Parallel()
+	broken := newRig(t, vectors)
+	broken.freeze(0)
+	broken.handler.providers["main"] = panickingProvider{}
+	a := broken.embed(broken.token("123", ""), embedding("", "a", "b"))
+	check.That(t, a.status == http.StatusInternalServerError && strings.Contains(a.body, "Something went wrong on our side.") && !strings.Contains(a.body, "vectors"), "%d %s", a.status, a.body)
+	broken.wantEmbedded(broken.token("123", ""), 1, 0, 0, 40_000, ledger.Failed, true)
+
 	g := newRig(t, vectors)
 	g.freeze(0)
 	token := g.token("123", "")
