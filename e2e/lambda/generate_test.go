@@ -1,10 +1,12 @@
 package lambda
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -64,6 +66,28 @@ func TestBuffered(t *testing.T) {
 	if r.Error != nil {
 		t.Error(r.Error)
 	}
+}
+
+// Vectors of many texts, some megabytes of them, come whole, and after the settle.
+func TestEmbeddings(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, slowSettles)
+	f := g.warm("generate")
+	texts, _ := json.Marshal(slices.Repeat([]string{"A token bucket."}, 200))
+	r := open(t, f.Invoke(event(t, "stage_prefix", "POST", "/v1/embeddings", g.token("ann"), `{"model":"search","input":`+string(texts)+`}`), timeout))
+	var got struct {
+		Data []struct {
+			Index     int
+			Embedding []float32
+		}
+		Usage struct {
+			Total int64 `json:"total_tokens"`
+		}
+	}
+	check.OK(t, json.Unmarshal([]byte(r.rest(t)), &got))
+	g.checkSettled("user#ann", got.Usage.Total)
+	last := got.Data[len(got.Data)-1]
+	check.That(t, r.status == 200 && len(got.Data) == 200 && last.Index == 199 && len(last.Embedding) == 1536 && got.Usage.Total == 200*4 && r.header.Get("RateLimit") != "", "%d, %d vectors, %+v", r.status, len(got.Data), got.Usage)
 }
 
 // The first words reach the caller while the model still thinks about the last.

@@ -28,9 +28,12 @@ import (
 
 const testPolicy = `
 providers: {main: {kind: openai, base_url: "STAGE/v1", api_key: {env: MODEL_KEY}, timeout: 30s}}
-models: {small: {provider: main, id: test-model, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 100000, price_per_mtok: {input: "0.40", cached_input: "0.10", output: "1.60"}}}
+models:
+  small: {provider: main, id: test-model, tokenizer: o200k_base, max_tokens_field: max_completion_tokens, context: 100000, price_per_mtok: {input: "0.40", cached_input: "0.10", output: "1.60"}}
+  vectors: {kind: embedding, provider: main, id: text-embedding-3-small, tokenizer: cl100k_base, context: 8192, price_per_mtok: {input: "0.40"}}
 features:
   ask: {model: small, system: "You answer questions.", max_output_tokens: 400}
+  search: {model: vectors}
   cv:  {model: small, max_output_tokens: 400, tiers: [user], quota: {capacity: 1, per: 24h}}
 tiers:
   anonymous: {max_input_chars: 2000, max_input_tokens: 1000, max_output_tokens: 400, max_in_flight: 4, pool: anonymous,
