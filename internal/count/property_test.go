@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/tokenfuse/tokenfuse/internal/count"
 	"github.com/tokenfuse/tokenfuse/internal/openai"
@@ -238,6 +239,33 @@ func TestReferences(t *testing.T) {
 
 	node := `{"type":"object","properties":{"value":{"type":"string"},"left":{"$ref":"#"},"right":{"$ref":"#"}}}`
 	check.That(t, tools(node) >= 3*int64(m.Tokenizer.Count(node))-60, "what holds itself costs %d, and once %d", tools(node), m.Tokenizer.Count(node))
+}
+
+// The largest tools that a request may have are counted at once, whatever they are: none makes
+// the count go over its text again and again.
+func TestNoToolTakesLong(t *testing.T) {
+	t.Parallel()
+	many := func(format string) string {
+		var b strings.Builder
+		for i := 0; b.Len() < 30<<10; i++ {
+			fmt.Fprintf(&b, format, i, i+1)
+			b.WriteString(",")
+		}
+		return b.String()
+	}
+	m := model(t, "o200k_base", kind.OpenAI, "gpt-5")
+	for name, schema := range map[string]string{
+		"references to nothing": `{"type":"object","properties":{` + many(`"%d":{"$ref":"#/x%d"}`) + `"z":{}}}`,
+		"references in a ring":  `{"$ref":"#/$defs/d0","$defs":{` + many(`"d%d":{"anyOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#"}]}`) + `"z":{}}}`,
+		"small properties":      `{"type":"object","properties":{` + many(`"%d":{"items":{"items":%d}}`) + `"z":{}}}`,
+		"variants":              `{"oneOf":[` + many(`{"enum":[%d,%d]}`) + `{}]}`,
+		"a word":                `{"description":"` + strings.Repeat("a", 30<<10) + `"}`,
+	} {
+		tool := openai.Tool{Name: "f", Parameters: json.RawMessage(schema)}
+		start := time.Now()
+		m.Tools([]openai.Tool{tool, tool, tool, tool}, openai.ToolChoice{})
+		check.That(t, time.Since(start) < 4*time.Second, "%s take %s", name, time.Since(start))
+	}
 }
 
 // Whatever parameters are, they are counted: at least as text where they are no schema.

@@ -1,7 +1,6 @@
 package count
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
@@ -333,8 +332,9 @@ func (w *typescript) reference(to string) {
 	d := w.definitions[to]
 	switch {
 	case d == nil || d.open: // it is somewhere else, or within itself: as if all were written once more
-		d = w.definitions["#"]
-		d.tokens = cmp.Or(d.tokens, int64(w.tokenizer.Count(w.root)))
+		if d = w.definitions["#"]; d.tokens == 0 {
+			d.tokens = int64(w.tokenizer.Count(w.root))
+		}
 	case d.tokens == 0:
 		d.open = true
 		inner := typescript{tokenizer: w.tokenizer, harmony: w.harmony, root: w.root, definitions: w.definitions}
