@@ -79,3 +79,43 @@ func TestShapesOfRequests(t *testing.T) {
 		check.That(t, (took > 0) == (tc.status == http.StatusOK), "%s: it took %d tokens", tc.name, took)
 	}
 }
+
+// Visitors are offered the owner's tools, which they cannot change, and one header says what
+// their request lost to fit the caps.
+func TestWhatVisitorsLose(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, writeConfig(t, strings.Join([]string{
+		`providers: {main: {kind: openai, base_url: "https://provider.example/v1", api_key: {env: E2E_NO_SUCH_KEY}}}`,
+		`models: {m: {provider: main, id: gpt-4o, tokenizer: o200k_base, context: 100000, image_tokens: {rule: gpt-4o}, max_tokens_field: max_completion_tokens, price_per_mtok: {input: "1", output: "1"}}}`,
+		`features:`,
+		`  desk: {model: m, max_output_tokens: 200, allow: [images], reasoning_effort: [low], tools: [{name: weather, parameters: {type: object, properties: {city: {type: string}}}}]}`,
+		`  box: {model: m, max_output_tokens: 200, allow: [tools]}`,
+		`tiers: {anonymous: {max_input_chars: 100, max_input_tokens: 4000, max_messages: 4, max_tools: 1, max_images: 1, max_output_tokens: 200, limits: {tokens: {capacity: 100000, per: 30d}}}}`,
+		`fingerprint: {secret: {env: E2E_NO_SUCH_KEY}}`,
+	}, "\n")))
+	const (
+		picture = `{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAAC"}}]}`
+		called  = `{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"weather","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"Rain."}`
+		tool    = `{"type":"function","function":{"name":"sum"}},{"type":"function","function":{"name":"add"}}`
+	)
+	asks := func(text string) string { return `{"role":"user","content":"` + text + `"}` }
+	said := func(feature, more string, messages ...string) string {
+		return `{"model":"` + feature + `","messages":[` + strings.Join(messages, ",") + `]` + more + `}`
+	}
+	for _, tc := range []struct {
+		name, body string
+		status     int
+		want, cut  string
+	}{
+		{"nothing", said("desk", "", asks("How is the weather?")), 200, `"name":"weather"`, ""},
+		{"a call goes with its result", said("desk", `,"reasoning_effort":"high"`, asks("Hi."), called, asks("Now?"), asks(strings.Repeat("a ", 20))), 200, `"finish_reason":"stop"`, "messages=3, characters=17, reasoning_effort=low"}, // Hi., weather, {} and Rain.
+		{"the older picture", said("desk", "", picture, picture), 200, "1 x 1 pixels", "images=1"},
+		{"a tool", said("box", `,"tools":[`+tool+`]`, asks("Please sum.")), 200, `"name":"sum"`, "tools=1"},
+		{"other tools than the owner's", said("desk", `,"tools":[`+tool+`]`, asks("Hi.")), 400, "desk has its own tools, which cannot be changed: tools is not supported.", ""},
+	} {
+		a, err := read(post(t.Context(), d.url+"/v1/chat/completions", "", tc.body))
+		check.OK(t, err)
+		check.That(t, a.status == tc.status && strings.Contains(a.body, tc.want), "%s: %d %.500s, want %d %s", tc.name, a.status, a.body, tc.status, tc.want)
+		check.Equal(t, a.header.Get("X-Input-Cut"), tc.cut, "%s: cut", tc.name)
+	}
+}

@@ -39,7 +39,7 @@ func Chat(t *rapid.T, without ...string) openai.ChatRequest {
 		if tools && rapid.Bool().Draw(t, "called") {
 			r.Messages = append(r.Messages, called(t, r.Tools)...)
 		}
-		r.Messages = append(r.Messages, openai.Message{Role: "assistant", Content: text.Draw(t, "answer")})
+		r.Messages = append(r.Messages, openai.Message{Role: "assistant", Content: Text.Draw(t, "answer")})
 	}
 	r.Messages = append(r.Messages, user(t, images))
 	if has("effort") {
@@ -50,14 +50,15 @@ func Chat(t *rapid.T, without ...string) openai.ChatRequest {
 
 var (
 	word = rapid.StringMatching(`[a-z]{1,12}`)
-	text = rapid.Custom(func(t *rapid.T) string {
+	// Text draws a text in several scripts, which may be empty.
+	Text = rapid.Custom(func(t *rapid.T) string {
 		pieces := rapid.SliceOfN(rapid.SampledFrom([]string{"The quick brown fox. ", "漢字かな", "😀👩\u200d👧🏽", "{\"a\": [1, 2]}\n", "0123456789", "  \n\t", "kernel_panic", "çédille ", "<|endoftext|>", "ไทย"}), 0, 12).Draw(t, "pieces")
 		return strings.Join(pieces, "")
 	})
 )
 
 func user(t *rapid.T, images bool) openai.Message {
-	m := openai.Message{Role: "user", Content: text.Draw(t, "text")}
+	m := openai.Message{Role: "user", Content: Text.Draw(t, "text")}
 	if images {
 		for range rapid.IntRange(0, 3).Draw(t, "images") {
 			i := openai.Image{At: rapid.IntRange(0, len(m.Content)).Draw(t, "at"), Type: "image/gif", Detail: rapid.SampledFrom([]string{"", "low", "high", "auto"}).Draw(t, "detail"),
@@ -88,15 +89,15 @@ func called(t *rapid.T, tools []openai.Tool) []openai.Message {
 	list := []openai.Message{}
 	for i := range rapid.IntRange(1, 3).Draw(t, "calls") {
 		id := fmt.Sprintf("call_%d_%s", i, word.Draw(t, "id"))
-		arguments, _ := json.Marshal(map[string]any{word.Draw(t, "argument"): text.Draw(t, "value"), "n": i})
+		arguments, _ := json.Marshal(map[string]any{word.Draw(t, "argument"): Text.Draw(t, "value"), "n": i})
 		call.ToolCalls = append(call.ToolCalls, openai.ToolCall{Index: i, ID: id, Name: rapid.SampledFrom(tools).Draw(t, "called").Name, Arguments: string(arguments)})
-		list = append(list, openai.Message{Role: "tool", ToolCallID: id, Content: text.Draw(t, "result")})
+		list = append(list, openai.Message{Role: "tool", ToolCallID: id, Content: Text.Draw(t, "result")})
 	}
 	return append([]openai.Message{call}, list...)
 }
 
 func tool(t *rapid.T, name string) openai.Tool {
-	return openai.Tool{Name: name, Description: text.Draw(t, "description"), Parameters: json.RawMessage(object(t, 2))}
+	return openai.Tool{Name: name, Description: Text.Draw(t, "description"), Parameters: json.RawMessage(object(t, 2))}
 }
 
 // object is a schema of an object, written as it comes.
@@ -114,7 +115,7 @@ func object(t *rapid.T, depth int) string {
 		case kind == 3:
 			schema = `{"type":"number"}`
 		default:
-			schema = `{"type":"string","description":` + string(openai.Encode(text.Draw(t, "of"))) + `}`
+			schema = `{"type":"string","description":` + string(openai.Encode(Text.Draw(t, "of"))) + `}`
 		}
 		properties = append(properties, fmt.Sprintf(`"%s_%d":%s`, word.Draw(t, "property"), i, schema))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,7 +36,11 @@ models:
             long_context: {above: 9000, input: "6", cached_input: "0.6", cache_write: "7.5", output: "22.5"}}}
   sonnet:  {provider: claude, id: claude-sonnet-4-6, context: 1000000, image_tokens: {rule: claude}, price_per_mtok: {input: "3", cached_input: "0.3", cache_write: "3.75", output: "15"}}
   nova:    {provider: aws, id: amazon.nova-lite-v1, context: 1000000, image_tokens: {low: 1800, high: 1800}, price_per_mtok: {input: "0.06", output: "0.24"}}
+  vectors: {kind: embedding, provider: main, id: text-embedding-3-small, tokenizer: cl100k_base, context: 8191, price_per_mtok: {input: "0.02"}}
+  bounded: {kind: embedding, provider: main, id: some-vectors, tokenizer: upper_bound, context: 8191, price_per_mtok: {input: "0.01"}}
 features:
+  exact_texts: {model: vectors, max_inputs: 9}
+  bounded_texts: {model: bounded, max_inputs: 9}
 FEATURES
 tiers:
   anonymous: {max_input_chars: 900, max_input_tokens: 400000, max_messages: 5, max_tools: 2, max_images: 1, max_output_tokens: 300, max_in_flight: 4, limits: {requests: {capacity: 10, per: 1h}}}
@@ -69,7 +74,7 @@ func TestWorstCaseOfEveryKind(t *testing.T) {
 	check.OK(t, err)
 	c, err := admission.New(admission.Config{Policy: p}) // it is asked for no more than offers
 	check.OK(t, err)
-	names := p.FeatureNames("user")
+	names := slices.DeleteFunc(p.FeatureNames("user"), func(name string) bool { return p.Features[name].Model.Embeds })
 	model := upstream.New(upstream.Options{})
 	exact := must(tokens.New("o200k_base"))
 	admitted := 0
@@ -90,7 +95,7 @@ func TestWorstCaseOfEveryKind(t *testing.T) {
 		for _, c := range call.Candidates {
 			input := int64(0)
 			if c.Model.Provider.Kind == kind.OpenAI {
-				input = billedBy(t, model, c.Model.ID, call)
+				input = billed(t, model, chatPath, openai.ChatRequest{Model: c.Model.ID, Messages: call.Messages, Tooling: call.Tooling, MaxCompletionTokens: 1})
 			} else {
 				input = plausible(exact, call)
 			}
@@ -102,13 +107,24 @@ func TestWorstCaseOfEveryKind(t *testing.T) {
 		}
 	})
 	check.That(t, admitted >= 10, "%d calls were admitted", admitted)
+
+	rapid.Check(t, func(t *rapid.T) { // batches of texts
+		feature := rapid.SampledFrom([]string{"exact_texts", "bounded_texts"}).Draw(t, "feature")
+		offer, refusal := c.Offer(admission.Caller{Kind: limits.User, Tier: p.Tiers["user"]}, feature)
+		check.Must(t, refusal == nil, "%+v", refusal)
+		texts := rapid.SliceOfN(draw.Text.Filter(func(s string) bool { return s != "" }), 1, 9).Draw(t, "texts")
+		call, refusal := offer.Cap(admission.Prompt{Inputs: texts})
+		check.Must(t, refusal == nil, "%+v", refusal)
+		u := price.Usage{Input: billed(t, model, "/v1/embeddings", object{"model": offer.Feature.Model.ID, "input": texts})}
+		check.Must(t, (feature == "bounded_texts" || u.Input == call.Input) && u.Input <= call.Worst.Tokens && offer.Feature.Model.Prices.Cost(u) <= call.Worst.Money, "%d tokens are billed, reserved were %+v", u.Input, call.Worst)
+	})
 }
 
-// billedBy is the input that the built-in model bills a call, under the name of a model.
-func billedBy(t *rapid.T, model http.Handler, id string, call *admission.Call) int64 {
-	body := openai.Encode(openai.ChatRequest{Model: id, Messages: call.Messages, Tooling: call.Tooling, MaxCompletionTokens: 1})
+// billed is the input that the built-in model bills a request.
+func billed(t *rapid.T, model http.Handler, path string, request any) int64 {
+	body := string(openai.Encode(request))
 	w := httptest.NewRecorder()
-	r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(string(body)))
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	model.ServeHTTP(w, r)
 	var answer struct {
