@@ -322,11 +322,7 @@ func TestClients(t *testing.T) {
 		for _, m := range missing {
 			t.Run(m.sdk+" without its line", func(t *testing.T) { m.run(t, l) })
 		}
-		t.Run("page", func(t *testing.T) { site.run(t, l) })
-		t.Run("route", func(t *testing.T) { testRoute(t, l) })
-		t.Run("app", func(t *testing.T) { testApp(t, l) })
-		t.Run("budget", func(t *testing.T) { testBudget(t, l) })
-		t.Run("error", func(t *testing.T) { testShownError(t, l) })
+		l.others(t, site)
 	})
 	t.Run("serve", func(t *testing.T) {
 		served := newLab(t, site.url, startServe)
@@ -334,6 +330,7 @@ func TestClients(t *testing.T) {
 			for _, c := range sdks {
 				t.Run(c.name, func(t *testing.T) { c.matrix(t, served, trials[:beyondServe]) })
 			}
+			served.others(t, site)
 		})
 	})
 	if t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
@@ -342,6 +339,15 @@ func TestClients(t *testing.T) {
 	l.page.showTable(t, rows)
 	for name := range l.page.programs {
 		check.That(t, l.page.ran[name], "%s: no test has run the block %s", clientsPage, name)
+	}
+}
+
+// others runs what the page has beside the clients.
+func (l *lab) others(t *testing.T, site *site) {
+	for name, test := range map[string]func(*testing.T, *lab){
+		"page": site.run, "route": testRoute, "app": testApp, "budget": testBudget, "error": testShownError,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, l) })
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 
 const (
 	serveKey     = "a-key-of-ann-that-nobody-can-guess"
+	serveSecret  = "a-secret-of-thirty-two-characters" // all that configurations name
 	serveWebhook = "E2E_WEBHOOK_URL"
 )
 
@@ -58,7 +59,7 @@ func startServe(t *testing.T, config string, args ...string) *dev {
 	}
 	text += "\nadmin: {keys: {ann: [{env: E2E_ADMIN_KEY}]}}\n"
 	cmd := exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--config", writeConfig(t, text)}, args...)...)
-	cmd.Env = append(awsEnv("any", "any"), "AWS_ENDPOINT_URL_DYNAMODB="+on.Store, "E2E_NO_SUCH_KEY=a-secret-of-thirty-two-characters", "E2E_ADMIN_KEY="+serveKey)
+	cmd.Env = append(awsEnv("any", "any"), "AWS_ENDPOINT_URL_DYNAMODB="+on.Store, "E2E_NO_SUCH_KEY="+serveSecret, "E2E_ADMIN_KEY="+serveKey)
 	if url := os.Getenv(serveWebhook); url != "" {
 		cmd.Env = append(cmd.Env, serveWebhook+"="+url)
 	}
