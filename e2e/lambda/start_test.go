@@ -23,8 +23,8 @@ func TestCannotStart(t *testing.T) {
 	t.Parallel()
 	all := []string{"generate", "clearlimit", "spendalarm"}
 	wrong := func(yaml string) string {
-		yaml = strings.Replace(yaml, "max_in_flight: 4", "max_in_flght: 4", 1)    // on line 8
-		yaml = strings.Replace(yaml, "pools: {anonymous:", "pools: {mystery:", 1) // which line 8 draws on
+		yaml = strings.Replace(yaml, "max_in_flight: 4", "max_in_flght: 4", 1)    // on line 11
+		yaml = strings.Replace(yaml, "pools: {anonymous:", "pools: {mystery:", 1) // which line 11 draws on
 		return yaml + "more: 1\n"
 	}
 	keptIn := func(where string) func(string) string {
@@ -39,7 +39,7 @@ func TestCannotStart(t *testing.T) {
 		says      []string
 	}{
 		"every mistake of the configuration": {functions: all, edit: wrong,
-			says: []string{"line 8: tiers.anonymous.max_in_flght: unknown key", "line 8: tiers.anonymous.pool: unknown pool", "line 17: more: unknown key"}},
+			says: []string{"line 11: tiers.anonymous.max_in_flght: unknown key", "line 11: tiers.anonymous.pool: unknown pool", "line 20: more: unknown key"}},
 		"no configuration":           {functions: all, remove: true, says: []string{"tokenfuse.yaml", "no such file"}},
 		"another configuration":      {functions: all, env: []string{"TOKENFUSE_CONFIG=other.yaml"}, says: []string{"other.yaml"}},
 		"no table of limits":         {functions: all, unset: []string{"LIMITS_TABLE"}, says: []string{"LIMITS_TABLE is not set: it names the table"}},
