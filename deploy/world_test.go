@@ -18,7 +18,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
 	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
@@ -110,11 +112,11 @@ func newWorld(t *testing.T, s *stack) *world {
 
 	network := w.enforce("SpendAlarm", http.DefaultTransport)
 	aws := w.stage.AWS()
-	aws.HTTPClient = &http.Client{Transport: network}
+	aws.HTTPClient, aws.DisableRequestCompression = &http.Client{Transport: network}, true
 	w.spendalarm, err = alarm.New(alarm.Config{
 		Policy: w.policy, Ledger: w.ledger(network), State: w.db(network), Table: limits,
-		Pages: alarm.NewTopic(aws, stage.TopicARN), Metrics: alarm.NewCloudWatch(aws, w.namespace("SpendAlarm")),
-		Endpoint: "https://example.com/prod", Now: w.now, Log: w.log("SpendAlarm"),
+		SNS: sns.NewFromConfig(aws), TopicARN: stage.TopicARN, CloudWatch: cloudwatch.NewFromConfig(aws),
+		Endpoint: "https://example.com/prod", Now: w.now, Log: w.log("SpendAlarm"), Namespace: w.namespace("SpendAlarm"),
 	})
 	check.OK(t, err)
 	return w
@@ -207,7 +209,7 @@ func (w *world) callOf(r *http.Request, body []byte) grant {
 		}
 		return grant{"dynamodb:" + target, w.tables[in.TableName], key}
 	}
-	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutMetricData") {
+	if strings.HasSuffix(r.URL.Path, "/PutMetricData") {
 		check.That(w.t, bytes.Contains(body, []byte(stackName)), "metrics of another namespace")
 		return grant{"cloudwatch:PutMetricData", "*", ""}
 	}

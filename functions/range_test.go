@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
 	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
@@ -284,7 +286,7 @@ func deploy(t *testing.T, text string) *deployment {
 	s.clearlimit = admin.Lambda(support)
 	s.spendalarm, err = alarm.New(alarm.Config{
 		Policy: s.policy, Ledger: events, State: s.db, Table: s.table, Log: log,
-		Pages: alarm.NewTopic(on.AWS(), stage.TopicARN), Metrics: alarm.NewCloudWatch(on.AWS(), "tokenfuse"),
+		SNS: sns.NewFromConfig(on.AWS()), TopicARN: stage.TopicARN, CloudWatch: cloudwatch.NewFromConfig(on.AWS()),
 	})
 	check.Must(t, err == nil, "spendalarm does not start: %v", err)
 	return s

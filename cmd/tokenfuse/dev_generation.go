@@ -9,6 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+
 	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
 	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
 	"github.com/tokenfuse/tokenfuse/functions/spendalarm/alarm"
@@ -89,7 +92,7 @@ func (g *ground) build(ctx context.Context, p *policy.Policy) (made *generation,
 
 	made.alarm, err = alarm.New(alarm.Config{
 		Policy: p, Ledger: g.spend, State: g.on.DynamoDB(), Table: g.on.Limits, Endpoint: g.url, Log: g.log,
-		Pages: alarm.NewTopic(g.on.AWS(), stage.TopicARN), Metrics: alarm.NewCloudWatch(g.on.AWS(), "tokenfuse"),
+		SNS: sns.NewFromConfig(g.on.AWS()), TopicARN: stage.TopicARN, CloudWatch: cloudwatch.NewFromConfig(g.on.AWS()),
 	})
 	return made, err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +13,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"github.com/tokenfuse/tokenfuse/functions/clearlimit/admin"
 	"github.com/tokenfuse/tokenfuse/functions/generate/chatapi"
@@ -36,7 +39,7 @@ const startTime = 30 * time.Second
 type served struct {
 	chat  *chatapi.Renewing
 	admin *secret.Renewing[*admin.Handler] // nil: nobody has a key
-	pages *secret.Renewing[alarm.Pages]
+	pages *secret.Renewing[alarm.SNS]
 	alarm *alarm.Handler
 	check func(context.Context) error // whether the store is within reach
 	log   *slog.Logger
@@ -85,13 +88,14 @@ func (c *serveCommand) build(ctx context.Context, s streams, p *policy.Policy, l
 	}); err != nil {
 		return nil, err
 	}
-	if f.pages, err = secret.NewRenewing(lasting, ofPages, secrets, fetch, func(ctx context.Context, told secret.Read) (alarm.Pages, error) {
+	topic := cmp.Or(os.Getenv("TOPIC_ARN"), "none") // of SNS; a webhook has none
+	if f.pages, err = secret.NewRenewing(lasting, ofPages, secrets, fetch, func(ctx context.Context, told secret.Read) (alarm.SNS, error) {
 		return pager(ctx, cfg, p, told, log)
 	}); err != nil {
 		return nil, err
 	}
 	f.alarm, err = alarm.New(alarm.Config{Policy: p, Ledger: events, State: db, Table: c.LimitsTable, Log: log,
-		Pages: newest{f.pages}, Metrics: gauges{gaugesTo}, Endpoint: os.Getenv("TOKENFUSE_ENDPOINT")})
+		SNS: newest{f.pages}, TopicARN: topic, CloudWatch: gauges{gaugesTo}, Endpoint: os.Getenv("TOKENFUSE_ENDPOINT")})
 	if err != nil {
 		return nil, err
 	}
@@ -178,15 +182,15 @@ func pageSecrets(p *policy.Policy) (all []policy.Secret) {
 }
 
 // newest pages by what there is now.
-type newest struct{ pages *secret.Renewing[alarm.Pages] }
+type newest struct{ pages *secret.Renewing[alarm.SNS] }
 
-func (n newest) Publish(ctx context.Context, subject, message string, attributes map[string]string) error {
-	return n.pages.Now().Publish(ctx, subject, message, attributes)
+func (n newest) Publish(ctx context.Context, in *sns.PublishInput, o ...func(*sns.Options)) (*sns.PublishOutput, error) {
+	return n.pages.Now().Publish(ctx, in, o...)
 }
 
 // pager is where pages go: to the webhook of the configuration, else to the topic that
 // TOPIC_ARN names, else to the log alone.
-func pager(ctx context.Context, cfg aws.Config, p *policy.Policy, read secret.Read, log *slog.Logger) (alarm.Pages, error) {
+func pager(ctx context.Context, cfg aws.Config, p *policy.Policy, read secret.Read, log *slog.Logger) (alarm.SNS, error) {
 	if p.Alarm != nil && p.Alarm.Webhook != nil {
 		address, err := read(ctx, p.Alarm.Webhook.URL)
 		var key string
@@ -202,8 +206,8 @@ func pager(ctx context.Context, cfg aws.Config, p *policy.Policy, read secret.Re
 		}
 		return pages, nil
 	}
-	if topic := os.Getenv("TOPIC_ARN"); topic != "" {
-		return alarm.NewTopic(cfg, topic), nil
+	if os.Getenv("TOPIC_ARN") != "" {
+		return sns.NewFromConfig(cfg), nil
 	}
 	if p.Alarm != nil {
 		log.Warn("pages go to this log alone: the configuration has no alarm.webhook, and TOPIC_ARN is not set")
@@ -214,24 +218,23 @@ func pager(ctx context.Context, cfg aws.Config, p *policy.Policy, read secret.Re
 // toLog takes pages for which there is no other place.
 type toLog struct{ log *slog.Logger }
 
-func (l toLog) Publish(_ context.Context, subject, _ string, _ map[string]string) error {
-	l.log.Error("page", "subject", subject)
-	return nil
+func (l toLog) Publish(_ context.Context, in *sns.PublishInput, _ ...func(*sns.Options)) (*sns.PublishOutput, error) {
+	l.log.Error("page", "subject", *in.Subject)
+	return &sns.PublishOutput{}, nil
 }
 
 // gauges takes spendalarm's metrics in CloudWatch's place. A nil writer drops them.
 type gauges struct{ to *emf.Writer }
 
-func (g gauges) Put(_ context.Context, _ time.Time, all []alarm.Gauge) error {
-	if g.to == nil {
-		return nil
-	}
-	for _, one := range all { // a line each: a line has each name once
-		group := emf.Group{Metrics: []emf.Metric{{Name: one.Name, Unit: one.Unit, Value: one.Value}}}
-		if one.Dimension != "" {
-			group.Dimensions = []emf.Dimension{{Name: one.Dimension, Value: one.Of}}
+func (g gauges) PutMetricData(_ context.Context, in *cloudwatch.PutMetricDataInput, _ ...func(*cloudwatch.Options)) (*cloudwatch.PutMetricDataOutput, error) {
+	if g.to != nil {
+		for _, d := range in.MetricData { // a line each: a line has each name once
+			group := emf.Group{Metrics: []emf.Metric{{Name: *d.MetricName, Unit: emf.Unit(d.Unit), Value: *d.Value}}}
+			for _, dimension := range d.Dimensions {
+				group.Dimensions = append(group.Dimensions, emf.Dimension{Name: *dimension.Name, Value: *dimension.Value})
+			}
+			g.to.Write(group)
 		}
-		g.to.Write(group)
 	}
-	return nil
+	return &cloudwatch.PutMetricDataOutput{}, nil
 }

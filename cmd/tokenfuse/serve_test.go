@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+
 	"github.com/tokenfuse/tokenfuse/internal/policy"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 	"github.com/tokenfuse/tokenfuse/testkit/enginetest"
@@ -84,7 +87,8 @@ admin: {keys: {ann: [{env: SERVE_KEY}]}}
 
 	page := func(want string) {
 		t.Helper()
-		check.OK(t, newest{f.pages}.Publish(t.Context(), "s", "m", nil))
+		_, err := newest{f.pages}.Publish(t.Context(), &sns.PublishInput{Subject: aws.String("s"), Message: aws.String("m")})
+		check.OK(t, err)
 		check.Equal(t, <-paged, want, "paged at")
 	}
 	page("/old")

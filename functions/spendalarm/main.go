@@ -6,7 +6,9 @@ import (
 	"errors"
 	"os"
 
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"github.com/tokenfuse/tokenfuse/functions/spendalarm/alarm"
 	"github.com/tokenfuse/tokenfuse/internal/environ"
@@ -36,8 +38,8 @@ func build(ctx context.Context) (any, error) {
 	}
 	h, err := alarm.New(alarm.Config{
 		Policy: p, Ledger: events, State: db, Table: limits,
-		Pages: alarm.NewTopic(cfg, topic), Metrics: alarm.NewCloudWatch(cfg, environ.MetricsNamespace()),
-		Endpoint: os.Getenv("TOKENFUSE_ENDPOINT"),
+		SNS: sns.NewFromConfig(cfg), TopicARN: topic, CloudWatch: cloudwatch.NewFromConfig(cfg),
+		Endpoint: os.Getenv("TOKENFUSE_ENDPOINT"), Namespace: environ.MetricsNamespace(),
 	})
 	if err != nil {
 		return nil, err

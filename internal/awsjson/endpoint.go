@@ -63,7 +63,7 @@ func (c Client) regional(to Service, fips, dual bool) string {
 	}
 	host, gov := to.Host, strings.HasPrefix(c.aws.Region, "us-gov-")
 	// In GovCloud the usual addresses are FIPS already, but not all of them.
-	if fips && (!gov || to.Host == "secretsmanager" || (to.Host == "ssm" || to.Host == "sns") && dual) {
+	if fips && (!gov || to.Host == "secretsmanager" || to.Host == "ssm" && dual) {
 		host += "-fips"
 	}
 	// Secrets Manager's usual addresses have IPv6, too.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
-	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
 	"github.com/tokenfuse/tokenfuse/testkit/check"
@@ -26,9 +25,6 @@ func TestRegional(t *testing.T) {
 		},
 		"monitoring": func(ctx context.Context, region string, fips, dual bool) (smithy.Endpoint, error) {
 			return cloudwatch.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx, cloudwatch.EndpointParameters{Region: &region, UseFIPS: &fips, UseDualStack: &dual})
-		},
-		"sns": func(ctx context.Context, region string, fips, dual bool) (smithy.Endpoint, error) {
-			return sns.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx, sns.EndpointParameters{Region: &region, UseFIPS: &fips, UseDualStack: &dual})
 		},
 	} {
 		for _, region := range []string{"us-east-1", "eu-central-1", "cn-north-1", "us-gov-west-1", "us-gov-east-1", "eusc-de-east-1"} {

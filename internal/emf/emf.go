@@ -20,7 +20,6 @@ const (
 	Count        Unit = "Count"
 	Milliseconds Unit = "Milliseconds"
 	None         Unit = "None"
-	Percent      Unit = "Percent"
 )
 
 // Metric is one value.

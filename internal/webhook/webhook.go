@@ -25,6 +25,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sns"
 )
 
 const (
@@ -59,26 +61,30 @@ func New(address, secret string) (*Webhook, error) {
 
 // Publish sends a page: its subject and its message are the text, its attribute "event" a
 // header.
-func (w *Webhook) Publish(ctx context.Context, subject, message string, attributes map[string]string) error {
-	body, err := json.Marshal(map[string]string{"text": text(subject, message)})
+func (w *Webhook) Publish(ctx context.Context, in *sns.PublishInput, _ ...func(*sns.Options)) (*sns.PublishOutput, error) {
+	body, err := json.Marshal(map[string]string{"text": text(*in.Subject, *in.Message)})
 	if err != nil {
-		return err
+		return nil, err
+	}
+	var event string
+	if a, ok := in.MessageAttributes["event"]; ok && a.StringValue != nil {
+		event = *a.StringValue
 	}
 	wait := firstWait
 	for try := 1; ; try++ {
-		again, after, err := w.send(ctx, body, attributes["event"])
+		again, after, err := w.send(ctx, body, event)
 		if err == nil {
-			return nil
+			return &sns.PublishOutput{}, nil
 		}
 		if !again || try == tries {
-			return fmt.Errorf("webhook, try %d: %w", try, err)
+			return nil, fmt.Errorf("webhook, try %d: %w", try, err)
 		}
 		timer := time.NewTimer(min(max(wait, after), maxWait))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("webhook, try %d: %w", try, err)
+			return nil, fmt.Errorf("webhook, try %d: %w", try, err)
 		}
 		wait *= 2
 	}

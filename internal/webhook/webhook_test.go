@@ -11,6 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	"github.com/aws/aws-sdk-go-v2/service/sns/types"
+
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
@@ -48,8 +52,9 @@ func lost() (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
 
 const address = "https://hooks.example.com/services/T0/hidden"
 
-func (w *Webhook) page(ctx context.Context) error {
-	return w.Publish(ctx, "tokenfuse ALARM: $12.40", "Who spent it:\n  'user#<!channel> & ```'\n", map[string]string{"event": "opened"})
+func page() *sns.PublishInput {
+	return &sns.PublishInput{Subject: aws.String("tokenfuse ALARM: $12.40"), Message: aws.String("Who spent it:\n  'user#<!channel> & ```'\n"),
+		MessageAttributes: map[string]types.MessageAttributeValue{"event": {StringValue: aws.String("opened")}}}
 }
 
 func TestPublish(t *testing.T) {
@@ -58,7 +63,7 @@ func TestPublish(t *testing.T) {
 	w, err := New(address, "a secret")
 	check.OK(t, err)
 	w.client.Transport, w.now = r, func() time.Time { return time.Unix(1700000000, 0) }
-	err = w.page(t.Context())
+	_, err = w.Publish(t.Context(), page())
 	check.OK(t, err)
 	var body map[string]string
 	check.OK(t, json.Unmarshal([]byte(r.bodies[0]), &body))
@@ -75,7 +80,7 @@ func TestPublish(t *testing.T) {
 	unsigned, err := New(address, "")
 	check.OK(t, err)
 	unsigned.client.Transport = r
-	err = unsigned.page(t.Context())
+	_, err = unsigned.Publish(t.Context(), page())
 	check.OK(t, err)
 	check.Equal(t, r.got[1].Header.Get("X-Tokenfuse-Signature"), "", "a signature without a secret")
 }
@@ -109,7 +114,7 @@ func TestTries(t *testing.T) {
 				check.OK(t, err)
 				w.client.Transport = r
 				begun := time.Now()
-				err = w.page(t.Context())
+				_, err = w.Publish(t.Context(), page())
 				check.That(t, len(r.got) == tt.tries && time.Since(begun) == tt.took, "%d tries in %v", len(r.got), time.Since(begun))
 				check.That(t, (err == nil) == (tt.fails == ""), "%v", err)
 				check.That(t, err == nil || strings.Contains(err.Error(), tt.fails) && !strings.Contains(err.Error(), "hidden"), "%v", err)
@@ -125,7 +130,7 @@ func TestTries(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			begun := time.Now()
-			err = w.page(ctx)
+			_, err = w.Publish(ctx, page())
 			check.That(t, err != nil && len(r.got) == 2 && time.Since(begun) == 2*time.Second, "%d tries in %v: %v", len(r.got), time.Since(begun), err)
 		})
 	})

@@ -1,7 +1,7 @@
 // Package inbox stands in for SNS and CloudWatch on one machine: it takes what the
 // official clients publish and put, and shows it.
 //
-// It speaks SNS Publish (query protocol) and CloudWatch PutMetricData (AWS JSON 1.0)
+// It speaks SNS Publish (query protocol) and CloudWatch PutMetricData (RPC v2 CBOR)
 // and refuses what the services would refuse of what we send: a subject that is not
 // short and plain, a message that is empty or too long. It checks no signatures, so
 // it belongs on a loopback address.
@@ -53,24 +53,14 @@ type Inbox struct {
 func New(now func() time.Time) *Inbox {
 	b := &Inbox{now: now, routes: http.NewServeMux(), sns: []Message{}, metrics: []Metric{}}
 	b.routes.HandleFunc("GET /dev/inbox", b.show)
-	b.routes.HandleFunc("POST /{$}", b.take)
+	b.routes.HandleFunc("POST /{$}", b.publish)
+	b.routes.HandleFunc("POST /service/GraniteServiceVersion20100801/operation/PutMetricData", b.putMetricData)
 	return b
 }
 
 // ServeHTTP serves both services' endpoints, and at GET /dev/inbox all that arrived:
 // {"sns":[...],"metrics":[...]}, the oldest first.
 func (b *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.routes.ServeHTTP(w, r) }
-
-// target is the header that names a call in AWS's JSON. In that of forms there is none.
-const target = "X-Amz-Target"
-
-func (b *Inbox) take(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get(target) != "" {
-		b.putMetricData(w, r)
-		return
-	}
-	b.publish(w, r)
-}
 
 // Messages gives the messages that arrived, the oldest first.
 func (b *Inbox) Messages() []Message {

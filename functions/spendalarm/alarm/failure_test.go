@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/policy"
@@ -271,9 +273,9 @@ func TestMetricsFailBesideAPage(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, dollars8)
 	g.spend(call{cents: 900})
-	lost := g.stage.AWS()
-	lost.HTTPClient, lost.RetryMaxAttempts = &http.Client{Transport: &faults.Transport{Plan: faults.Always(faults.LostRequest)}}, 1
-	g.handler.Metrics = NewCloudWatch(lost, "tokenfuse")
+	o := g.handler.CloudWatch.(*cloudwatch.Client).Options()
+	o.HTTPClient = &http.Client{Transport: &faults.Transport{Plan: faults.Always(faults.LostRequest)}}
+	g.handler.CloudWatch = cloudwatch.New(o)
 	if _, err := g.handler.Run(context.Background()); err == nil {
 		t.Error("nobody learns that there are no metrics")
 	}

@@ -70,9 +70,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
 
-	"github.com/tokenfuse/tokenfuse/internal/emf"
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
@@ -97,36 +98,29 @@ type DynamoDB interface {
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 }
 
-// Pages takes pages: a text for people, with a subject of at most 100 ASCII characters, and
-// attributes for machines, event among them.
-type Pages interface {
-	Publish(ctx context.Context, subject, message string, attributes map[string]string) error
+// SNS is the part of *sns.Client that a Handler uses.
+type SNS interface {
+	Publish(context.Context, *sns.PublishInput, ...func(*sns.Options)) (*sns.PublishOutput, error)
 }
 
-// Metrics takes gauges.
-type Metrics interface {
-	Put(ctx context.Context, at time.Time, gauges []Gauge) error
-}
-
-// Gauge is a value of a metric, perhaps of one dimension.
-type Gauge struct {
-	Name          string
-	Value         float64
-	Unit          emf.Unit
-	Dimension, Of string // its name and its value; empty: none
+// CloudWatch is the part of *cloudwatch.Client that a Handler uses.
+type CloudWatch interface {
+	PutMetricData(context.Context, *cloudwatch.PutMetricDataInput, ...func(*cloudwatch.Options)) (*cloudwatch.PutMetricDataOutput, error)
 }
 
 // Config is what a Handler is made of. All is required but what is marked.
 type Config struct {
-	Policy   *policy.Policy // without an Alarm nothing is compared, only measured
-	Ledger   Ledger
-	State    DynamoDB
-	Table    string // Limits
-	Pages    Pages  // not needed without an Alarm
-	Metrics  Metrics
-	Endpoint string           // of the admin routes, for the commands in messages; empty: they name none
-	Now      func() time.Time // nil: time.Now
-	Log      *slog.Logger     // nil: slog.Default()
+	Policy     *policy.Policy // without an Alarm nothing is compared, only measured
+	Ledger     Ledger
+	State      DynamoDB
+	Table      string // Limits
+	SNS        SNS
+	TopicARN   string
+	CloudWatch CloudWatch
+	Namespace  string           // of the metrics; empty: tokenfuse
+	Endpoint   string           // of the admin routes, for the commands in messages; empty: they name none
+	Now        func() time.Time // nil: time.Now
+	Log        *slog.Logger     // nil: slog.Default()
 }
 
 // Handler is spendalarm. It is safe for concurrent use.
@@ -138,13 +132,16 @@ type Handler struct {
 
 // New checks the configuration. It does no I/O.
 func New(cfg Config) (*Handler, error) {
+	if cfg.Namespace == "" {
+		cfg.Namespace = "tokenfuse"
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	if cfg.Policy.Alarm != nil && cfg.Pages == nil {
+	if cfg.Policy.Alarm != nil && cfg.TopicARN == "" {
 		return nil, errors.New("spendalarm: the policy has an alarm, but there is no topic to publish to")
 	}
 	h := &Handler{Config: cfg, fuse: fuse.NewWriter(cfg.State, cfg.Table, cfg.Now), pools: map[string]*bucket.Pool{}}

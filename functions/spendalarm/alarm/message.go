@@ -10,6 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	"github.com/aws/aws-sdk-go-v2/service/sns/types"
+
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/price"
@@ -36,13 +40,22 @@ func (h *Handler) send(ctx context.Context, p page, r Result) error {
 	if err != nil {
 		return err
 	}
-	return h.Pages.Publish(ctx, p.subject(r), p.text(r, h.Endpoint), map[string]string{
-		"event":         r.Paged,
-		"level":         strconv.Itoa(r.Level),
-		"spend_usd":     comparable(p.sum.Total.Cost),
-		"threshold_usd": comparable(p.threshold.amount),
-		"report":        string(report),
+	attribute := func(kind, value string) types.MessageAttributeValue {
+		return types.MessageAttributeValue{DataType: aws.String(kind), StringValue: aws.String(value)}
+	}
+	_, err = h.SNS.Publish(ctx, &sns.PublishInput{
+		TopicArn: &h.TopicARN,
+		Subject:  aws.String(p.subject(r)),
+		Message:  aws.String(p.text(r, h.Endpoint)),
+		MessageAttributes: map[string]types.MessageAttributeValue{
+			"event":         attribute("String", r.Paged),
+			"level":         attribute("Number", strconv.Itoa(r.Level)),
+			"spend_usd":     attribute("Number", comparable(p.sum.Total.Cost)),
+			"threshold_usd": attribute("Number", comparable(p.threshold.amount)),
+			"report":        attribute("String", string(report)),
+		},
 	})
+	return err
 }
 
 // comparable is an amount as subscriptions can filter by: they compare numbers to 5

@@ -8,7 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tokenfuse/tokenfuse/internal/emf"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
+
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
 	"github.com/tokenfuse/tokenfuse/internal/price"
 )
@@ -28,22 +31,22 @@ const metricsTimeout = 15 * time.Second
 func (h *Handler) measure(ctx context.Context, sum ledger.Summary, r Result) error {
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
-	var gauges []Gauge
-	put := func(name string, value float64, unit emf.Unit, dimension ...string) {
-		g := Gauge{Name: name, Value: value, Unit: unit}
+	var data []types.MetricDatum
+	put := func(name string, value float64, unit types.StandardUnit, dimension ...string) {
+		d := types.MetricDatum{MetricName: &name, Value: &value, Unit: unit, Timestamp: &r.Time}
 		if len(dimension) == 2 {
-			g.Dimension, g.Of = dimension[0], dimension[1]
+			d.Dimensions = []types.Dimension{{Name: &dimension[0], Value: &dimension[1]}}
 		}
-		gauges = append(gauges, g)
+		data = append(data, d)
 	}
-	put("TrailingHourDollars", inDollars(sum.Total.Cost), emf.None)
+	put("TrailingHourDollars", inDollars(sum.Total.Cost), types.StandardUnitNone)
 	for _, tier := range slices.Sorted(maps.Keys(h.Policy.Tiers)) {
-		put("TrailingHourDollars", inDollars(sum.Tiers[tier].Cost), emf.None, "Tier", tier)
+		put("TrailingHourDollars", inDollars(sum.Tiers[tier].Cost), types.StandardUnitNone, "Tier", tier)
 	}
-	put("TrailingHourCalls", float64(sum.Total.Calls), emf.Count)
+	put("TrailingHourCalls", float64(sum.Total.Calls), types.StandardUnitCount)
 	if r.threshold > 0 {
-		put("AlarmThresholdDollars", inDollars(r.threshold), emf.None)
-		put("AlarmLevel", float64(r.Level), emf.None)
+		put("AlarmThresholdDollars", inDollars(r.threshold), types.StandardUnitNone)
+		put("AlarmLevel", float64(r.Level), types.StandardUnitNone)
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(h.pools)) {
@@ -52,9 +55,10 @@ func (h *Handler) measure(ctx context.Context, sum ledger.Summary, r Result) err
 			errs = append(errs, fmt.Errorf("reading pool %s: %w", name, err))
 			continue
 		}
-		put("PoolUsedPercent", 100*used, emf.Percent, "Pool", name)
+		put("PoolUsedPercent", 100*used, types.StandardUnitPercent, "Pool", name)
 	}
-	if err := h.Metrics.Put(ctx, r.Time, gauges); err != nil {
+	_, err := h.CloudWatch.PutMetricData(ctx, &cloudwatch.PutMetricDataInput{Namespace: aws.String(h.Namespace), MetricData: data})
+	if err != nil {
 		errs = append(errs, fmt.Errorf("putting the metrics: %w", err))
 	}
 	return errors.Join(errs...)

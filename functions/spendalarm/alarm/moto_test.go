@@ -5,8 +5,8 @@ package alarm
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/schemas"
 	cwtypes "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
+	snstypes "github.com/aws/aws-sdk-go-v2/service/sns/types"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/smithy-go/transport/http/protocol/awsjson"
@@ -28,7 +29,6 @@ import (
 
 // moto is SNS, SQS and CloudWatch as others wrote them, in a process of their own.
 type moto struct {
-	cfg        aws.Config
 	sns        *sns.Client
 	sqs        *sqs.Client
 	cloudwatch *cloudwatch.Client
@@ -40,7 +40,6 @@ func startMoto(t *testing.T) moto {
 	cfg := aws.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: engine.Credentials,
 		RequestMinCompressSizeBytes: 10240} // config's default; moto unzips twice
 	return moto{
-		cfg: cfg,
 		sns: sns.NewFromConfig(cfg),
 		sqs: sqs.NewFromConfig(cfg),
 		// moto does not read the CBOR that the client writes by default. CloudWatch takes
@@ -123,7 +122,7 @@ func TestMoto(t *testing.T) {
 		t.Parallel()
 		arn, queue := m.topic(t, "page")
 		g := beforeIncident(t)
-		g.handler.Pages, g.handler.Metrics = NewTopic(m.cfg, arn), NewCloudWatch(m.cfg, "tokenfuse")
+		g.handler.SNS, g.handler.TopicARN, g.handler.CloudWatch = m.sns, arn, m.cloudwatch
 		g.commit(price.Dollar)
 		r := g.tick()
 		g.at(5)
@@ -157,12 +156,13 @@ func TestMoto(t *testing.T) {
 		t.Parallel()
 		const name = "forgotten"
 		g := beforeIncident(t)
-		missing := "arn:aws:sns:us-east-1:123456789012:" + name
-		g.handler.Pages, g.handler.Metrics = NewTopic(m.cfg, missing), NewCloudWatch(m.cfg, name)
+		g.handler.SNS, g.handler.CloudWatch, g.handler.Namespace = m.sns, m.cloudwatch, name
+		g.handler.TopicARN = "arn:aws:sns:us-east-1:123456789012:" + name
 		r, err := g.handler.Run(context.Background())
-		check.That(t, err != nil && strings.Contains(err.Error(), "NotFound") && r.Paged == "" && r.State == "alarm", "%+v, %v", r, err)
+		missing := new(snstypes.NotFoundException)
+		check.That(t, errors.As(err, &missing) && r.Paged == "" && r.State == "alarm", "%+v, %v", r, err)
 		arn, queue := m.topic(t, name)
-		check.Must(t, arn == missing, "the topic is %s", arn)
+		check.Must(t, arn == g.handler.TopicARN, "the topic is %s", arn)
 		g.at(5)
 		if r := g.tick(); r.Paged != "opened" || !r.Since.Equal(noon) {
 			t.Errorf("%+v", r)

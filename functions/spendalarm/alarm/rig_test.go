@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"github.com/tokenfuse/tokenfuse/internal/fuse"
 	"github.com/tokenfuse/tokenfuse/internal/ledger"
@@ -100,14 +102,13 @@ func (g *rig) process() *Handler {
 // processOn makes a handler with networks, to the table Limits and to SNS, and a clock.
 func (g *rig) processOn(store, published http.RoundTripper, now func() time.Time) *Handler {
 	g.t.Helper()
-	once := g.stage.AWS()
-	once.RetryMaxAttempts = 1
-	sns := once
-	sns.HTTPClient = &http.Client{Transport: published}
+	aws := g.stage.AWS()
+	aws.RetryMaxAttempts = 1
 	h, err := New(Config{
-		Policy: g.policy, Ledger: g.ledger, State: g.db(store), Table: g.table,
-		Pages: NewTopic(sns, stage.TopicARN), Metrics: NewCloudWatch(once, "tokenfuse"),
-		Endpoint: testEndpoint, Now: now, Log: slog.New(slog.NewJSONHandler(g.log, nil)),
+		Policy: g.policy, Ledger: g.ledger, State: g.db(store), Table: g.table, TopicARN: stage.TopicARN,
+		SNS:        sns.NewFromConfig(aws, func(o *sns.Options) { o.HTTPClient = &http.Client{Transport: published} }),
+		CloudWatch: cloudwatch.NewFromConfig(aws),
+		Endpoint:   testEndpoint, Now: now, Log: slog.New(slog.NewJSONHandler(g.log, nil)),
 	})
 	check.OK(g.t, err)
 	return h
