@@ -13,10 +13,8 @@ import (
 const deepest = 64
 
 // members gives each member of the object s to f: the name as it is written between its
-// quotes, and the value with nothing around it. It reports whether s is an object.
-func members(s string, f func(name, value string)) bool {
-	return each(s, '{', f)
-}
+// quotes, and the value with nothing around it. None, if s is no object.
+func members(s string, f func(name, value string)) { each(s, '{', f) }
 
 // elements gives each element of the array s to f. It reports whether s is an array.
 func elements(s string, f func(value string)) bool {

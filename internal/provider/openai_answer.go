@@ -206,7 +206,7 @@ func (list *toolCallList) UnmarshalJSON(raw []byte) error {
 	var one toolCall
 	if err := json.Unmarshal(raw, &all); (err == nil || isOtherKind(err)) && len(all) > 0 {
 		*list = all
-	} else if json.Unmarshal(raw, &one); len(one.Function.Arguments)+len(one.Arguments) > 0 {
+	} else if _ = json.Unmarshal(raw, &one); len(one.Function.Arguments)+len(one.Arguments) > 0 {
 		*list = toolCallList{one}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,7 +45,7 @@ func asRequest(c usage.Call) (r request) {
 	}
 	for _, t := range c.Tools {
 		var as tool
-		as.Function.Name, as.Function.Description, as.Function.Parameters = t.Name, t.Description, json.RawMessage(t.Parameters)
+		as.Function.Name, as.Function.Description, as.Function.Parameters = t.Name, t.Description, t.Parameters
 		r.Tools = append(r.Tools, as)
 	}
 	names := map[string]string{}

@@ -93,7 +93,7 @@ func TestWorstCaseOfEveryKind(t *testing.T) {
 		}
 		admitted++
 		for _, c := range call.Candidates {
-			input := int64(0)
+			var input int64
 			if c.Model.Provider.Kind == kind.OpenAI {
 				input = billed(t, model, chatPath, openai.ChatRequest{Model: c.Model.ID, Messages: call.Messages, Tooling: call.Tooling, MaxCompletionTokens: 1})
 			} else {

@@ -41,6 +41,7 @@ func (k Kind) Efforts() []string {
 		return []string{"low", "medium", "high", "xhigh"}
 	case Bedrock:
 		return nil
+	case OpenAI:
 	}
 	return openai.Efforts
 }
