@@ -50,7 +50,7 @@ func (p *Policy) readFeature(name string, v value) *Feature {
 	switch {
 	case f.Model == nil: // so it is not known what the feature may have
 	case f.Model.Embeds:
-		f.MaxInputs = cmp.Or(f.MaxInputs, defaultInputs)
+		f.MaxInputs = cmp.Or(f.MaxInputs, maxInputs) // clients make batches as large as OpenAI takes; tokens bound what they cost
 		o.checkEmbedding(f)
 	default:
 		o.checkChat(f)

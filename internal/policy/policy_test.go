@@ -400,7 +400,7 @@ func TestAccess(t *testing.T) {
 		check.Diff(t, cmp.Diff(append(test.want, "cv for user: text, system messages, response_format"), p.Access()), "access")
 	}
 	p := parse(t, edit(good, toFeatures, embedding(`price_per_mtok: {input: 1}`, ``), "auth:\n", "backends: {web: {secrets: [{env: B}], pool: web}}\nauth:\n", "pools:\n", "pools:\n  web: {usd: 4, per: 1h}\n"))
-	check.Equal(t, p.Access()[2], "search for anonymous, user: texts to embed (up to 256)", "of embeddings")
+	check.Equal(t, p.Access()[2], "search for anonymous, user: texts to embed (up to 2048)", "of embeddings")
 	p.Auth = nil
 	check.Equal(t, p.Access()[1], "cv for nobody", "of users where there are none")
 }

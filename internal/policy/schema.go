@@ -22,7 +22,6 @@ const (
 	defaultAnonymousCalls = 4 // in flight
 	defaultTools          = 64
 	defaultImages         = 4 // of a call, where a feature takes any
-	defaultInputs         = 256
 	defaultNetworkCalls   = 32
 	defaultAlarmFactor    = 4.0
 	defaultAlarmFloor     = 1 * price.Dollar
