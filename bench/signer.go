@@ -47,7 +47,7 @@ func (s *signer) token(method jwt.SigningMethod, key any) (string, error) {
 	now := time.Now()
 	t := jwt.NewWithClaims(method, jwt.MapClaims{
 		"iss": benchIssuer, "aud": benchAudience, "sub": "auth0|5f7c8ec7c33c6c004bbafe82",
-		"iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "email": "a@example.com", "email_verified": true,
+		"iat": now.Unix(), "exp": now.Add(24 * time.Hour).Unix(), "email": "a@example.com", "email_verified": true,
 	})
 	t.Header["kid"] = method.Alg()
 	return t.SignedString(key)
