@@ -28,11 +28,10 @@ func (h *Handler) complete(w http.ResponseWriter, r *http.Request, e *entry, par
 	if apiErr != nil {
 		return apiErr
 	}
-	id, apiErr := h.identify(r)
+	id, apiErr := h.caller(r, e)
 	if apiErr != nil {
 		return apiErr
 	}
-	e.identify(id)
 	if apiErr = fits(body, mostOf(h.Policy, id.Tier)); apiErr != nil {
 		return apiErr
 	}
@@ -51,14 +50,23 @@ func (h *Handler) complete(w http.ResponseWriter, r *http.Request, e *entry, par
 	return h.exchange(w, r, e, id, req, form, a)
 }
 
+// offer finds the feature that a model field names, of which the log is told, too.
+func (h *Handler) offer(r *http.Request, e *entry, id identity, name string) (*admission.Offer, *openai.Error) {
+	offer, refusal := h.admission.Offer(id.Caller, name)
+	if refusal != nil {
+		return nil, h.refused(r, refusal, id, name)
+	}
+	e.feature = offer.Feature.Name
+	return offer, nil
+}
+
 // prepare finds what the model field names and holds the request, which was read of body,
 // against its caps.
 func (h *Handler) prepare(r *http.Request, e *entry, id identity, req *openai.ChatRequest, body []byte) (*admission.Call, *openai.Error) {
-	offer, refusal := h.admission.Offer(id.Caller, req.Model)
-	if refusal != nil {
-		return nil, h.refused(r, refusal, id, req.Model)
+	offer, apiErr := h.offer(r, e, id, req.Model)
+	if apiErr != nil {
+		return nil, apiErr
 	}
-	e.feature = offer.Feature.Name
 	if apiErr := fits(body, mostFor(offer.Feature, id.Tier)); apiErr != nil {
 		return nil, apiErr
 	}

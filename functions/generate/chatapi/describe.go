@@ -10,11 +10,10 @@ import (
 
 // models answers GET /v1/models: the features that the caller may use.
 func (h *Handler) models(w http.ResponseWriter, r *http.Request, e *entry) *openai.Error {
-	id, apiErr := h.identify(r)
+	id, apiErr := h.caller(r, e)
 	if apiErr != nil {
 		return apiErr
 	}
-	e.identify(id)
 	list := struct {
 		Object string        `json:"object"`
 		Data   []modelObject `json:"data"`
@@ -28,11 +27,10 @@ func (h *Handler) models(w http.ResponseWriter, r *http.Request, e *entry) *open
 
 // model answers GET /v1/models/{id}: a feature that the caller may use.
 func (h *Handler) model(w http.ResponseWriter, r *http.Request, e *entry) *openai.Error {
-	id, apiErr := h.identify(r)
+	id, apiErr := h.caller(r, e)
 	if apiErr != nil {
 		return apiErr
 	}
-	e.identify(id)
 	name := modelName(r)
 	if !slices.Contains(h.Policy.FeatureNames(id.Tier.Name), name) {
 		return noSuchModel(name)
@@ -70,11 +68,10 @@ func (h *Handler) modelOf(id identity, feature string) modelObject {
 
 // limits answers GET /v1/limits: the caller's own limits as they stand.
 func (h *Handler) limits(w http.ResponseWriter, r *http.Request, e *entry) *openai.Error {
-	id, apiErr := h.identify(r)
+	id, apiErr := h.caller(r, e)
 	if apiErr != nil {
 		return apiErr
 	}
-	e.identify(id)
 	standing, refusal := h.admission.Standing(r.Context(), id.Caller)
 	if refusal != nil {
 		return storeDown("The limits could not be read")

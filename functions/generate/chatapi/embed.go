@@ -15,20 +15,18 @@ func (h *Handler) embeddings(w http.ResponseWriter, r *http.Request, e *entry) *
 	if apiErr != nil {
 		return apiErr
 	}
-	id, apiErr := h.identify(r)
+	id, apiErr := h.caller(r, e)
 	if apiErr != nil {
 		return apiErr
 	}
-	e.identify(id)
 	req, apiErr := openai.ParseEmbedding(body)
 	if apiErr != nil {
 		return apiErr
 	}
-	offer, refusal := h.admission.Offer(id.Caller, req.Model)
-	if refusal != nil {
-		return h.refused(r, refusal, id, req.Model)
+	offer, apiErr := h.offer(r, e, id, req.Model)
+	if apiErr != nil {
+		return apiErr
 	}
-	e.feature = offer.Feature.Name
 	call, refusal := offer.Cap(admission.Prompt{Inputs: req.Input})
 	if refusal != nil {
 		return h.refused(r, refusal, id, req.Model)

@@ -23,6 +23,15 @@ type identity struct {
 // shownID is the id as its owner sees it and support needs it.
 func (i identity) shownID() string { return i.Kind.ShownID(i.ID) }
 
+// caller is who calls, whom the log is told of, too.
+func (h *Handler) caller(r *http.Request, e *entry) (identity, *openai.Error) {
+	id, err := h.identify(r)
+	if err == nil {
+		e.identify(id)
+	}
+	return id, err
+}
+
 // identify tells who calls. A token that is no good is refused; it never makes
 // its bearer anonymous.
 func (h *Handler) identify(r *http.Request) (identity, *openai.Error) {
