@@ -45,7 +45,7 @@ func TestReleaseThatFails(t *testing.T) {
 	}{
 		"a panic in every call": {planted(t, "functions/generate/chatapi/exchange.go", "answer, err := x.ask(callCtx)", "answer, err := x.ask(callCtx)\n\tpanic(\"planted\")"),
 			question, http.StatusInternalServerError, 1},
-		"a panic before the feature is known": {planted(t, "functions/generate/chatapi/chat.go", "	e.identify(id)\n", "	e.identify(id)\n\tpanic(\"planted\")\n"),
+		"a panic before the feature is known": {planted(t, "functions/generate/chatapi/chat.go", "	req, form, apiErr := parse(body)\n", "	panic(\"planted\")\n\treq, form, apiErr := parse(body)\n"),
 			question, http.StatusInternalServerError, 1},
 		"a wrong key":                {"", "[[fail:401]]", http.StatusBadGateway, 1},
 		"a provider that is down":    {"", "[[fail:503]]", http.StatusBadGateway, 0},
