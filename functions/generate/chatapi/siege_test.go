@@ -292,6 +292,9 @@ func TestSiege(t *testing.T) {
 		s.freeze([]time.Duration{5 * time.Second, 40 * time.Second, 2 * time.Minute}[random.IntN(3)])
 	}
 
+	// A provider whose caller has left may still be at work.
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	report := exposure.Of(s.policy)
 	bound := func(who exposure.Who, tier string) price.Pico {
 		for _, l := range report.Lines {
