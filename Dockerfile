@@ -9,6 +9,7 @@ COPY functions functions
 COPY internal internal
 COPY local local
 COPY pkg pkg
+COPY web web
 ARG TARGETOS TARGETARCH
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags "-s -w" -o /tokenfuse ./cmd/tokenfuse
 

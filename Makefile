@@ -22,7 +22,7 @@ TAGS = curl,moto,awscli,sam,clients,rie,docker
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: dev help build test race fuzz vet systems lint vuln modules ci bench prices-check schema build-Generate build-ClearLimit build-SpendAlarm
+.PHONY: dev help build test race fuzz vet systems lint vuln modules ci bench prices-check schema pictures build-Generate build-ClearLimit build-SpendAlarm
 
 dev: node_modules/.package-lock.json build ## run everything on this machine
 	@exec $(BIN)/tokenfuse dev $(ARGS)
@@ -91,6 +91,9 @@ prices-check: node_modules/.package-lock.json ## compare prices with those that 
 
 schema: ## write the JSON Schema of tokenfuse.yaml anew
 	go run ./cmd/tokenfuse schema >tokenfuse.schema.json
+
+pictures: node_modules/.package-lock.json ## take the pictures of docs/images; needs what .ci/run installs
+	TOKENFUSE_PICTURES=$(CURDIR)/docs/images go test -count=1 -tags clients -run 'ClientsDemo|ClientsConsole' ./e2e
 
 # The DynamoDB-compatible engine, and the client of the examples and tests. npm
 # writes this file when it installs.

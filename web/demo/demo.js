@@ -1,0 +1,3 @@
+import { translate } from '/shared/words.js';
+
+translate({ en: {}, de: {} });
