@@ -140,6 +140,32 @@ func FuzzRequest(f *testing.F) {
 // challenge is asked for.
 var refusals = []int{400, 401, 403, 404, 405, 413, 415}
 
+// FuzzHeaders sends whatever headers a caller may, a line each.
+func FuzzHeaders(f *testing.F) {
+	const from = "X-Forwarded-For: 198.51.100.1\n"
+	for _, lines := range []string{
+		"", "Authorization: Bearer anonymous\nAuthorization: Bearer a.b.c", "Authorization: Basic x", "Authorization: Bearer sk-proj-x", "authorization: bearer  x",
+		from + "CloudFront-Viewer-Address: 198.51.100.1:1\nCloudFront-Viewer-JA4-Fingerprint: x\nX-Origin-Secret: y", "CloudFront-Viewer-Address: :\nCloudFront-Viewer-TLS: ::",
+		"X-Challenge-Pass: DlRUYX1u-ll3P4Kknz6qug", "X-Challenge-Response: e30=", "X-Visitor-Address: 198.51.100.1\nX-Visitor-Id: a\nX-Visitor-Tier: user",
+		"Traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\nTracestate: a=1,a=2", "X-Amzn-Trace-Id: Root=1-4bf92f35-77b34da6a3ce929d0e0e4736;Sampled=1",
+		"RateLimit: \"tokens\";r=5\nRetry-After: -1", "Content-Type: application/json; charset=\xff", "Content-Type: application/json\nContent-Type: text/plain", "Content-Length: -1", "Content-Length: 1e9\nTransfer-Encoding: chunked",
+		"Content-Encoding: gzip", "Expect: 100-continue", "Origin: null\nAccess-Control-Request-Headers: *", "Host: evil.example\nX-Forwarded-Proto: http", "X-Request-Id: <script>", "Idempotency-Key: x\nX-Stainless-Retry-Count: 9", ":\n \n\x00: \r",
+	} {
+		f.Add("POST", "/v1/chat/completions", lines)
+		f.Add("GET", "/v1/limits", lines)
+	}
+	n := newEntrance(f)
+	f.Fuzz(func(t *testing.T, method, path, lines string) {
+		e := &events.APIGatewayProxyRequest{HTTPMethod: method, Path: path, Body: chat("ask", question, false), MultiValueHeaders: map[string][]string{"Content-Type": {"application/json"}}}
+		for line := range strings.SplitSeq(lines, "\n") {
+			name, value, _ := strings.Cut(line, ": ")
+			e.MultiValueHeaders[name] = append(e.MultiValueHeaders[name], value)
+		}
+		e.RequestContext.Identity.SourceIP = "203.0.113.7"
+		n.check(t, e)
+	})
+}
+
 func checkAnswer(t *testing.T, e *events.APIGatewayProxyRequest, raw []byte, calls, writes int64) {
 	t.Helper()
 	head, body, ok := bytes.Cut(raw, make([]byte, 8))

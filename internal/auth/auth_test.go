@@ -29,6 +29,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/auth"
+	known "github.com/tokenfuse/tokenfuse/internal/keys"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
@@ -573,6 +574,51 @@ func FuzzVerify(f *testing.F) {
 			return
 		}
 		wrong(t, err, auth.ErrInvalid, token)
+	})
+}
+
+// Whatever an issuer signs, it is a user of that issuer, for us, now, with an id that can be
+// a key; else the error repeats none of it.
+func FuzzClaims(f *testing.F) {
+	k := keys()
+	i := newIssuer(f, keySet(jwk("ed", k.ed, "", "")))
+	v := i.verifier(f)
+	for _, change := range []map[string]any{nil, {"aud": []string{"x", audience}}, {"aud": nil, "client_id": audience}, {"exp": 1e300}, {"sub": "a b"}, {"sub": "a#b"}, {plan: []any{"pro", 1, nil}}, {"email": "a@b.c", "email_verified": "true"}, {"nbf": "0"}} {
+		f.Add(payload(change))
+	}
+	f.Add(`{"iss":"` + issuerURL + `","iss":"x"}`)
+	f.Add(`null`)
+	f.Fuzz(func(t *testing.T, claims string) {
+		token := sign(jwt.SigningMethodEdDSA, k.ed, header("EdDSA", "ed"), claims)
+		user, err := v.Verify(context.Background(), token)
+		if err != nil {
+			check.That(t, errors.Is(err, auth.ErrInvalid) || errors.Is(err, auth.ErrExpired), "%v", err)
+			check.That(t, len(claims) <= 8 || !strings.Contains(err.Error(), claims), "the error repeats the claims: %v", err)
+			return
+		}
+		var said map[string]any
+		check.OK(t, json.Unmarshal([]byte(claims), &said))
+		exp, _ := said["exp"].(float64)
+		check.That(t, said["iss"] == issuerURL && said["sub"] == user.Subject && known.ValidSubject(user.Subject) && exp > float64(start.Unix()) && strings.Contains(claims, audience),
+			"%s became %+v", claims, user)
+		check.That(t, user.Email == "" || said["email"] == user.Email && said["email_verified"] != false, "%s has the address %s", claims, user.Email)
+	})
+}
+
+// Whatever an issuer publishes, a token is good by a key of it alone.
+func FuzzKeySet(f *testing.F) {
+	k := keys()
+	token := sign(jwt.SigningMethodEdDSA, k.ed, header("EdDSA", "ed"), payload(nil))
+	own := jwk("ed", k.ed, "", "")
+	for _, set := range []string{keySet(own), keySet(jwk("ed", k.rsa, "", ""), own), keySet(jwk("rsa", k.rsa, "RS256", "enc")), `{"keys":[{"kty":"oct","k":"eA","kid":"ed"},1,null]}`, `{"keys":{}}`, `[]`, ``, strings.Replace(keySet(own), "OKP", "EC", 1)} {
+		f.Add(set)
+	}
+	i := newIssuer(f, "")
+	f.Fuzz(func(t *testing.T, set string) {
+		i.publish(set)
+		_, err := i.verifier(t).Verify(context.Background(), token)
+		check.That(t, err != nil || strings.Contains(set, strings.TrimRight(own.X, "=")[:40]), "good by %s", set)
+		check.That(t, err == nil || errors.Is(err, auth.ErrInvalid) || errors.Is(err, auth.ErrUnavailable), "%v", err)
 	})
 }
 

@@ -127,7 +127,7 @@ func (v *Siteverify) Verify(ctx context.Context, _, remoteIP, payload string) (S
 		return Solution{}, fmt.Errorf("%w: recaptcha: the keys are of version 3, but only version 2 refuses anybody", ErrUnavailable)
 	}
 	solved, err := time.Parse(time.RFC3339, a.Time)
-	if err != nil {
+	if err != nil || solved.After(now.Add(maxAge)) { // no clock is that far ahead, and the solution would be kept until then
 		return Solution{}, fmt.Errorf("%w: %s: the answer does not say when the challenge was solved", ErrUnavailable, v.cfg.Kind)
 	}
 	expires := solved.Add(maxAge)

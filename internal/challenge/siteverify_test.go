@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -77,6 +79,7 @@ func TestSiteverify(t *testing.T) {
 		"no host":             {answer: `{"success":true,"challenge_ts":"2026-11-30T11:59:00Z"}`, want: ErrElsewhere},
 		"oldest":              {answer: strings.Replace(solved, "11:59:00.096", "11:50:00", 1) + `}`},
 		"too old":             {answer: strings.Replace(solved, "11:59:00.096", "11:49:59", 1) + `}`, want: ErrExpired},
+		"far ahead":           {answer: strings.Replace(solved, "2026", "9999", 1) + `}`, want: ErrUnavailable},
 		"no time":             {answer: `{"success":true,"hostname":"app.example.com"}`, want: ErrUnavailable},
 		"unsolved":            {answer: failed(`"invalid-input-response"`), want: ErrUnsolved},
 		"unsolved, said 400":  {status: 400, answer: failed(`"invalid-input-response"`), want: ErrUnsolved},
@@ -229,4 +232,49 @@ func TestSiteverifyTestSecrets(t *testing.T) {
 			t.Errorf("%s is accepted", name)
 		}
 	}
+}
+
+// roundTripper answers in a server's place.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Whatever a third party answers, nobody gets in without its plain yes to this host in this
+// time; and what fails says which side is to blame.
+func FuzzSiteverifyAnswer(f *testing.F) {
+	yes := fmt.Sprintf(`{"success":true,"challenge_ts":%q,"hostname":"App.example.com"}`, start.Format(time.RFC3339))
+	for _, body := range []string{
+		yes, strings.Replace(yes, "true", `"true"`, 1), strings.Replace(yes, "App", "evil", 1), strings.Replace(yes, "}", `,"score":0.9}`, 1), strings.Replace(yes, "}", `,"success":false}`, 1),
+		`{"success":false,"error-codes":["timeout-or-duplicate"]}`, `{"success":false,"error-codes":["invalid-input-secret"]}`, `{"success":false,"error-codes":{}}`, `{}`, `null`, `{"success":true,"challenge_ts":"9999-12-31T23:59:59Z","hostname":"app.example.com"}`,
+	} {
+		f.Add(200, body, "token")
+	}
+	f.Add(400, yes, "token")
+	f.Add(302, yes, "token")
+	var status int
+	var body string
+	verifiers := map[string]*Siteverify{}
+	for kind := range siteverifyURLs {
+		v := must(NewSiteverify(SiteverifyConfig{Kind: kind, Secret: "s3cr3t", Hostname: "app.example.com", URL: "http://127.0.0.1:1", Now: (&clock{start}).now}))
+		v.client.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+		})
+		verifiers[kind] = v
+	}
+	f.Fuzz(func(t *testing.T, code int, answer, payload string) {
+		status, body = code, answer
+		for kind, v := range verifiers {
+			s, err := v.Verify(context.Background(), "net", "", payload)
+			var refusal Refusal
+			if err != nil {
+				check.That(t, (errors.As(err, &refusal) || errors.Is(err, ErrUnavailable)) && s == (Solution{}), "%s: %v, %+v", kind, err, s)
+				check.That(t, !strings.Contains(err.Error(), "s3cr3t"), "%s: %v has the secret", kind, err)
+				continue
+			}
+			var said map[string]json.RawMessage
+			check.OK(t, json.Unmarshal([]byte(answer), &said))
+			check.That(t, code == 200 && payload != "" && strings.Contains(answer, "true") && !s.Expires.Before(start) && len(s.ID) == 64, "%s: %d %s let in %+v", kind, code, answer, s)
+			check.That(t, s.Expires.Before(start.Add(2*maxAge+clockSkew+time.Second)), "%s: a solution lasts until %s", kind, s.Expires)
+		}
+	})
 }

@@ -271,7 +271,8 @@ func TestNoToolTakesLong(t *testing.T) {
 // Whatever parameters are, they are counted: at least as text where they are no schema.
 func FuzzParameters(f *testing.F) {
 	for _, seed := range []string{`{"type":"object","properties":{"a":{"type":["string","null"],"enum":["x"]}},"required":["a"]}`, `{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/a"}}}`,
-		`[]`, `{"a`, `{"type":3,"items":[{}],"anyOf":{}}`, strings.Repeat(`{"items":`, 100) + "1" + strings.Repeat("}", 100), `{"a":"\u00e9\"}`, ``, `"x"`} {
+		`[]`, `{"a`, `{"type":3,"items":[{}],"anyOf":{}}`, strings.Repeat(`{"items":`, 100) + "1" + strings.Repeat("}", 100), `{"a":"\u00e9\"}`, ``, `"x"`,
+		"0" + strings.Repeat("n", 255), `{"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn" "` + strings.Repeat("n", 900) + `",}`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, parameters string) {

@@ -1,6 +1,7 @@
 package count
 
 import (
+	"encoding/json"
 	"strings"
 
 	"github.com/tokenfuse/tokenfuse/internal/openai"
@@ -49,7 +50,7 @@ func (w *typescript) tools(tools []openai.Tool) int64 {
 		w.write("type ", t.Name, " = (")
 		switch w.root, w.definitions = string(t.Parameters), nil; {
 		case w.root == "" || !w.harmony && nothing(w.root):
-		case value(w.root, 0, 0) != len(w.root): // no schema that anybody would take
+		case !json.Valid(t.Parameters) || value(w.root, 0, 0) != len(w.root): // no schema that anybody would take
 			w.write(w.root, w.root)
 		default:
 			w.write("_: ")

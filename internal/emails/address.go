@@ -31,11 +31,12 @@ func canonical(email string) (string, error) {
 func notInAddress(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 
 // domains maps a domain to the one spelling that DNS has of it (UTS #46,
-// nontransitional), without asking whether DNS would allow it.
+// nontransitional), without asking whether DNS would allow it. Some characters become a blank
+// and an accent there: that is no domain.
 var domains = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false))
 
 func asciiDomain(domain string) (string, bool) {
 	ascii, err := domains.ToASCII(domain)
 	ascii = strings.TrimSuffix(ascii, ".") // the root, which is often left out
-	return ascii, err == nil && !slices.Contains(strings.Split(ascii, "."), "")
+	return ascii, err == nil && !slices.Contains(strings.Split(ascii, "."), "") && !strings.ContainsFunc(ascii, notInAddress)
 }

@@ -28,7 +28,7 @@ func TestCanonical(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "a", "@", "a@", "@example.com", "a@example..com", "a@.", "a b@example.com", "a@example.com\n", "a\x00@example.com",
-		"\xff@example.com", strings.Repeat("a", 250) + "@b.de"} {
+		"a@\u02d9.com", "\xff@example.com", strings.Repeat("a", 250) + "@b.de"} {
 		if got, err := canonical(bad); err != ErrAddress {
 			t.Errorf("%q: %q, %v", bad, got, err)
 		}

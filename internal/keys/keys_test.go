@@ -2,6 +2,7 @@ package keys_test
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,4 +52,29 @@ func TestChange(t *testing.T) {
 	if got, want := keys.Change(17), "audit#000000000017"; got != want || keys.Change(99) >= keys.Change(100) {
 		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+// Whatever is read as an identity is formed again as it was, is of one kind and is no other
+// item.
+func FuzzIdentity(f *testing.F) {
+	for _, seed := range []string{"user#auth0|ann", "net#aaaaaaaabbbbbbbb", "pass#DlRUYX1u-ll3P4Kknz6qug", "user#web#aaaaaaaabbbbbbbb", "net##aaaaaaaabbbbbbbb", "net#aaaaaaaa\nbbbbbbb", "fuse", "pool#open", "net#a#siteverify", "user#", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, key string) {
+		kind, id, ok := keys.Identity(key)
+		if !ok {
+			return
+		}
+		check.That(t, kind.Key(id) == key, "%q was read as %q of %q", key, id, kind)
+		check.That(t, key != keys.Fuse && key != keys.Alarm && key != keys.Audit, "%q is an identity", key)
+		for _, other := range []keys.Kind{keys.Admin, keys.Pool, keys.Email, keys.Used} {
+			_, of := other.ID(key)
+			check.That(t, !of, "%q is of %s, too", key, other)
+		}
+		if strings.Contains(id, "#") {
+			backend, of, _ := strings.Cut(id, "#")
+			check.That(t, backend != "" && of != "" && !strings.Contains(of, "#") && of != "siteverify", "a visitor %q", id)
+		}
+		check.That(t, kind == keys.User || !strings.ContainsAny(id, " \r\n"), "an id with blanks: %q", id)
+	})
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // drawn is an image of this size, encoded.
-func drawn(t *testing.T, width, height int, encode func(io.Writer, image.Image) error) []byte {
+func drawn(t testing.TB, width, height int, encode func(io.Writer, image.Image) error) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	check.OK(t, encode(&b, image.NewPaletted(image.Rect(0, 0, width, height), color.Palette{color.Black})))

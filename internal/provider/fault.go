@@ -2,6 +2,7 @@ package provider
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -143,9 +144,9 @@ func (c *complaint) read(said any, name string, depth int) {
 			c.read(item, name, depth+1)
 		}
 	case map[string]any:
-		for name, member := range said {
+		for _, name := range slices.Sorted(maps.Keys(said)) { // else an answer with two fields at fault would tell of either
 			if name != "input" { // which quotes the request
-				c.read(member, name, depth+1)
+				c.read(said[name], name, depth+1)
 			}
 		}
 	}

@@ -56,6 +56,7 @@ func TestFaults(t *testing.T) {
 		{"another status", 500, `{"error":{"message":"maximum context length","code":"context_length_exceeded"}}`, "", ""},
 		{"a door", 403, `{"error":{"code":"content_filter"}}`, "", ""},
 		{"prose for a param", 400, `{"error":{"param":"PROMPT it was","code":"unsupported_value"}}`, "unsupported_value", ""},
+		{"two fields", 400, `{"b":{"param":"seed"},"a":{"param":"top_p"},"c":{"param":"stop"}}`, "invalid_value", "top_p"},
 		{"very deep", 400, strings.Repeat(`{"error":`, 60) + `{"code":"content_filter"}` + strings.Repeat(`}`, 60), "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

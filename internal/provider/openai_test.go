@@ -855,6 +855,9 @@ func FuzzAnswer(f *testing.F) {
 	for _, s := range strings.Split(stream1, "\n\n") {
 		f.Add(strings.TrimPrefix(s, "data: "))
 	}
+	for _, r := range recordings(f, "servers") {
+		f.Add(r.body)
+	}
 	f.Add(`{"error":{"code":"x","type":[]}}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		checkPart := func(p Part, err error) {

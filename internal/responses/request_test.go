@@ -2,6 +2,7 @@ package responses
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -296,5 +297,25 @@ func FuzzParse(f *testing.F) {
 		again, apiErr := openai.ParseChat(openai.Encode(req.ChatRequest))
 		check.That(t, apiErr == nil && cmp.Equal(req.ChatRequest, again), "encoded and read again: %+v: %s", apiErr, cmp.Diff(req.ChatRequest, again))
 		openai.Encode(req.Answer(Head{}).Response())
+	})
+}
+
+// An error is told in the words of this API: no path of the other one is left.
+func FuzzErrors(f *testing.F) {
+	for _, s := range []string{
+		with(`"max_output_tokens":-1`), items(user, `{"type":"function_call","call_id":"a","name":"f g","arguments":"{}"}`), items(user, call, `{"type":"function_call_output","call_id":"call_a"}`),
+		parts(`{"type":"input_text","text":"a"}`, `{"type":"input_image","image_url":"ftp://a.example/a.png"}`), with(`"tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"g"}`),
+		with(`"text":{"format":{"type":"json_schema","name":"","schema":[]}}`), with(`"reasoning":{"effort":"hard"}`), with(`"max_tokens":1`),
+	} {
+		f.Add([]byte(s))
+	}
+	chat := regexp.MustCompile(`^(messages|max_tokens|max_completion_tokens|response_format|reasoning_effort)\b`)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		_, apiErr := Parse(body)
+		if apiErr == nil || apiErr.Code == openai.UnsupportedParameter {
+			return // else the name is the caller's own
+		}
+		check.That(t, !chat.MatchString(apiErr.Param) || strings.Contains(string(body), apiErr.Param), "%q: %s", apiErr.Param, apiErr.Message)
+		check.That(t, apiErr.Code != openai.InvalidValue || apiErr.Param != "", "no field: %s", apiErr.Message)
 	})
 }

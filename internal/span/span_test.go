@@ -1,8 +1,13 @@
 package span
 
 import (
+	"cmp"
+	"math/big"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
 
 func TestParse(t *testing.T) {
@@ -21,4 +26,27 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %s", s, got)
 		}
 	}
+}
+
+// Days are 24 hours; all else is as the standard library has it, and nothing wraps around.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"1d12h", "106751d23h47m16s", "106751d24h", "0d", "7d1.5s", "1d-1h", "90s", "1h1d", "-1h", "1d.5h", "9223372036854775807ns", "00d1h"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := Parse(s)
+		if want, otherErr := time.ParseDuration(s); otherErr == nil {
+			check.That(t, err == nil && got == want, "%q: %s, %v, want %s", s, got, err, want)
+			return
+		}
+		if err != nil {
+			check.Equal(t, got, 0, "a refused duration")
+			return
+		}
+		days, rest, _ := strings.Cut(s, "d")
+		n, _ := new(big.Int).SetString(days, 10)
+		more, moreErr := time.ParseDuration(cmp.Or(rest, "0"))
+		want := new(big.Int).Add(n.Mul(n, big.NewInt(int64(24*time.Hour))), big.NewInt(int64(more)))
+		check.That(t, moreErr == nil && want.IsInt64() && want.Int64() == int64(got) && got >= 0, "%q: %d, want %s", s, got, want)
+	})
 }

@@ -144,3 +144,20 @@ func TestWrongAddresses(t *testing.T) {
 		}
 	}
 }
+
+// A page's foreign text cannot leave its block, link or mention anybody, and says what it
+// said.
+func FuzzText(f *testing.F) {
+	f.Add("[tokenfuse] 9 USD", "user#<!channel> ```\n<https://evil.example|click>\n")
+	f.Add("&lt;", "````````")
+	f.Add("``", "`\n")
+	f.Fuzz(func(t *testing.T, subject, message string) {
+		got := text(subject, message)
+		check.That(t, !strings.ContainsAny(got, "<>") && strings.Count(got, "```") == 2, "%q", got)
+		inner, ok := strings.CutPrefix(got, "*")
+		check.Must(t, ok && strings.HasSuffix(inner, "\n```"), "%q", got)
+		_, shown, _ := strings.Cut(strings.TrimSuffix(inner, "\n```"), "*\n```\n")
+		back := strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&").Replace(shown)
+		check.That(t, strings.Contains(subject, "*\n") || back == strings.ReplaceAll(strings.TrimRight(message, "\n"), "```", "'''"), "%q was shown as %q", message, shown)
+	})
+}

@@ -97,13 +97,23 @@ func New(cfg Config) *Handler {
 }
 
 // Lambda adapts h to a Lambda handler for REST API proxy events with IAM
-// authorization.
+// authorization. Every event is answered.
 func Lambda(h *Handler) func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 	adapter := httpadapter.New(h)
 	return func(ctx context.Context, e events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 		// The adapter would take a '?' of the path for the query, and fail at a '%'.
 		e.Path = lambdahttp.Path(&e)
-		return adapter.ProxyWithContext(ctx, e)
+		res, err := adapter.ProxyWithContext(ctx, e)
+		if err == nil {
+			return res, nil
+		}
+		// An event that is no request, as of a method with a blank, is the caller's fault.
+		h.Log.Warn("admin request", "request_id", e.RequestContext.RequestID, "outcome", openai.InvalidJSON)
+		w := core.NewProxyResponseWriter()
+		w.Header().Set("X-Request-Id", e.RequestContext.RequestID)
+		w.Header().Set("Cache-Control", "no-store")
+		openai.Errorf(openai.InvalidJSON, "", "The request could not be read.").Write(w)
+		return w.GetProxyResponse()
 	}
 }
 

@@ -42,3 +42,20 @@ func TestRefusalsAreShortInTheLog(t *testing.T) {
 		})
 	}
 }
+
+// An event that is no request is answered, too.
+func TestUnreadableEvents(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	for name, edit := range map[string]func(*events.APIGatewayProxyRequest){
+		"a method with a blank": func(e *events.APIGatewayProxyRequest) { e.HTTPMethod = "PO ST" },
+		"a body of no base64":   func(e *events.APIGatewayProxyRequest) { e.Body, e.IsBase64Encoded = "!", true },
+	} {
+		e := g.event("POST", "/admin/limits/clear", `{"user":"ann","type":"all"}`)
+		edit(&e)
+		a := g.send(e)
+		check.That(t, a.status == 400 && strings.Contains(a.body, `"code":"invalid_json"`) && a.header.Get("X-Request-Id") != "" && a.header.Get("Cache-Control") == "no-store", "%s: %d %v %s", name, a.status, a.header, a.body)
+		lines := g.logged("admin request")
+		check.That(t, lines[len(lines)-1]["outcome"] == "invalid_json" && lines[len(lines)-1]["level"] == "WARN", "%s: not in the log", name)
+	}
+}

@@ -67,7 +67,7 @@ var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 // that call as generate does.
 type rig struct {
 	*testclock.Clock
-	t       *testing.T
+	t       testing.TB
 	policy  *policy.Policy
 	handler *Handler
 	call    func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error)
@@ -82,7 +82,7 @@ type rig struct {
 	secret  func() (string, error)
 }
 
-func newRig(t *testing.T, edit ...func(yaml string) string) *rig {
+func newRig(t testing.TB, edit ...func(yaml string) string) *rig {
 	t.Helper()
 	g := &rig{t: t, log: &buffer.Synced{}, net: &faults.Transport{}, Clock: testclock.At(noon), secret: func() (string, error) { return testSecret, nil },
 		denials: func() (map[string]int64, error) { return map[string]int64{"tokens": 7}, nil }}

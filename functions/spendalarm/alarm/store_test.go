@@ -2,6 +2,8 @@ package alarm
 
 import (
 	"context"
+	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenfuse/tokenfuse/internal/dynamo"
+	"github.com/tokenfuse/tokenfuse/internal/price"
 	"github.com/tokenfuse/tokenfuse/internal/verdict"
 	"github.com/tokenfuse/tokenfuse/testkit/check"
 )
@@ -77,4 +80,30 @@ func TestStateOfTheVersionBefore(t *testing.T) {
 	g.at(65)
 	g.tick()
 	g.wantPages("cleared")
+}
+
+// A state that is read would be written with the same meaning, and decides without a panic,
+// whatever its numbers are.
+func FuzzState(f *testing.F) {
+	f.Add(int64(3), noon.UnixMicro(), noon.Unix(), noon.Unix(), int64(0), int64(2), int64(494_000), int64(7), noon.Unix(), int64(8e12))
+	f.Add(int64(-1), int64(math.MinInt64), int64(math.MaxInt64), int64(math.MinInt64), int64(math.MaxInt64), int64(-4), int64(math.MinInt64), int64(-1), int64(0), int64(math.MaxInt64))
+	f.Fuzz(func(t *testing.T, version, seen, since, told, claimed, level, past, threshold, now, spend int64) {
+		if now < 0 || now > 1<<40 || spend < 0 || version == math.MaxInt64 {
+			return
+		}
+		it := dynamo.Item{"version": dynamo.Number(version), "seen": dynamo.Number(seen), "since": dynamo.Number(since), "told": dynamo.Number(told), "claimed": dynamo.Number(claimed),
+			"level": dynamo.Number(level), "hours": &types.AttributeValueMemberNS{Value: []string{strconv.FormatInt(past, 10)}}, "threshold": dynamo.Number(threshold)}
+		s, err := decode(it)
+		check.OK(t, err)
+		if again, err := decode(encode(s, "writer")); level >= 0 {
+			check.OK(t, err)
+			s.version++
+			check.Diff(t, cmp.Diff(s, again, cmp.AllowUnexported(state{})), "written and read again")
+		}
+		at := time.Unix(now, 0)
+		e := s.due(at, price.Pico(spend), price.Pico(max(1, threshold)), time.Hour)
+		check.That(t, len(s.hoursInAlarm(at)) <= 723, "%d hours of incidents", len(s.hoursInAlarm(at)))
+		check.That(t, e != cleared || s.after(e, at, price.Pico(spend), price.Pico(max(1, threshold))).since.IsZero(), "an incident outlasts its end")
+		check.That(t, e != none || s.since.IsZero() == (spend <= max(1, threshold)) || !s.since.IsZero(), "spending of %d beyond %d goes untold", spend, threshold)
+	})
 }
