@@ -60,7 +60,7 @@ func TestMessage(t *testing.T) {
 	wantMessage(t, m.Subject, m.Message)
 }
 
-// messageFile is what the page of an incident says, as the README shows it.
+// messageFile is what the page of an incident says, as docs/money.md shows it.
 const messageFile = "testdata/message.txt"
 
 func asShown(subject, message string) string { return "Subject: " + subject + "\n\n" + message }
