@@ -34,9 +34,23 @@ func TestCost(t *testing.T) {
 		{"at the edge of long context", long, Usage{Input: 200_000, Output: 1}, 200_000*3_000_000 + 15_000_000},
 		{"beyond it the whole call is dearer", long, Usage{Input: 200_001, Output: 1}, 200_001*6_000_000 + 22_500_000},
 		{"nothing", mini, Usage{}, 0},
+		{"beyond 64 bits", Table{Rates: Rates{Input: 1 << 33}}, Usage{Input: 1 << 31}, math.MaxInt64},
+		{"beyond 65 bits", Table{Rates: Rates{Input: 1 << 32}}, Usage{Input: 1 << 32}, math.MaxInt64},
 	} {
 		check.Equal(t, tc.table.Cost(tc.usage), tc.want, "%s", tc.name)
 	}
+	// The longest input at the short rates, and one token more; what a budget affords to the
+	// last pico-dollar, and one less.
+	for input, each := range map[int64]Pico{200_000: 3_750_000, 200_001: 7_500_000} {
+		output := long.rates(input).Output
+		worst := Pico(input)*each + 2*output
+		check.Equal(t, long.WorstCase(input, 2), worst, "at worst %d tokens cost", input)
+		for budget, most := range map[Pico]int64{worst: 2, worst - 1: 1, worst - 2*output: 0} {
+			check.Equal(t, long.AffordableOutput(input, budget), most, "after %d tokens %d affords", input, budget)
+		}
+		check.That(t, long.AffordableOutput(input, worst-2*output-1) < 0, "%d tokens of input fit into less", input)
+	}
+	check.Equal(t, Table{Rates: Rates{Input: 1}}.AffordableOutput(5, 5), 1<<40, "output for nothing")
 }
 
 func TestWorstCaseCoversEveryCallWithinItsBounds(t *testing.T) {
@@ -108,13 +122,14 @@ func TestUsageValid(t *testing.T) {
 	} {
 		check.That(t, !u.Valid(), "%+v is valid", u)
 	}
+	check.That(t, (Usage{Input: 1 << 40, Output: 1 << 40}).Valid() && !(Usage{Input: 1<<40 + 1}).Valid(), "the bound of a usage")
 	check.That(t, (Usage{Input: 10, CachedInput: 6, CacheWrite: 4, Output: 5, Reasoning: 5}).Valid(), "a true usage is invalid")
 }
 
 func TestPico(t *testing.T) {
 	for p, want := range map[Pico]string{
 		0: "0", Dollar: "1", 1: "0.000000000001", 660_400_000: "0.0006604", 20*Dollar + Dollar/2: "20.5",
-		-Dollar / 4: "-0.25", math.MinInt64: "-9223372.036854775808", math.MaxInt64: "9223372.036854775807",
+		-Dollar / 4: "-0.25", -1: "-0.000000000001", math.MinInt64: "-9223372.036854775808", math.MaxInt64: "9223372.036854775807",
 	} {
 		check.Equal(t, p.String(), want, "%d", int64(p))
 	}

@@ -23,8 +23,8 @@ func Parse(s string) (time.Duration, error) {
 	}
 	whole, rest := time.Duration(n)*24*time.Hour, time.Duration(0)
 	if more != "" {
-		if more[0] < '0' || more[0] > '9' {
-			return 0, errors.New("no number after the days")
+		if more[0] < '0' || more[0] > '9' || more == "0" { // which time takes without a unit
+			return 0, errors.New("no number with a unit after the days")
 		}
 		if rest, err = time.ParseDuration(more); err != nil {
 			return 0, err
