@@ -25,7 +25,7 @@ TAGS = curl,moto,awscli,sam,clients,rie,docker
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: dev help build test race fuzz vet systems lint vuln modules ci bench prices-check schema pictures build-Generate build-ClearLimit build-SpendAlarm
+.PHONY: dev help build test race fuzz mutation vet systems lint vuln modules ci bench prices-check schema pictures build-Generate build-ClearLimit build-SpendAlarm
 
 dev: node_modules/.package-lock.json build ## run everything on this machine
 	@exec $(BIN)/tokenfuse dev $(ARGS)
@@ -57,6 +57,9 @@ fuzz: node_modules/.package-lock.json ## fuzz each target for FUZZTIME
 		echo "fuzz $$dir $$name $$time"; \
 		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $$time -fuzzminimizetime 20x -vet=off "$$dir" >build/fuzz.log 2>&1 || { cat build/fuzz.log; exit 1; }; \
 	done
+
+mutation: node_modules/.package-lock.json ## plant bugs that the tests must see: make mutation ARGS='-package pkg/bucket'
+	@go run ./testkit/mutation $(ARGS)
 
 vet: ## go vet, with and without the tags of tests
 	go vet ./... && go vet -tags $(TAGS) ./... && go vet -C $(SDK) ./...

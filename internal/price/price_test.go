@@ -33,6 +33,7 @@ func TestCost(t *testing.T) {
 		{"reasoning is output, once", mini, Usage{Output: 500, Reasoning: 400}, 500 * 1_600_000},
 		{"at the edge of long context", long, Usage{Input: 200_000, Output: 1}, 200_000*3_000_000 + 15_000_000},
 		{"beyond it the whole call is dearer", long, Usage{Input: 200_001, Output: 1}, 200_001*6_000_000 + 22_500_000},
+		{"long from the second token", Table{Rates: Rates{Input: 1}, LongAbove: 1, Long: Rates{Input: 9}}, Usage{Input: 2}, 18},
 		{"nothing", mini, Usage{}, 0},
 		{"beyond 64 bits", Table{Rates: Rates{Input: 1 << 33}}, Usage{Input: 1 << 31}, math.MaxInt64},
 		{"beyond 65 bits", Table{Rates: Rates{Input: 1 << 32}}, Usage{Input: 1 << 32}, math.MaxInt64},
