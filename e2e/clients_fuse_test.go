@@ -20,7 +20,7 @@ func TestClientsFuseBuild(t *testing.T) {
 	dist := filepath.Join(root, fuseClient, "dist")
 	read := func() map[string]string {
 		files := map[string]string{}
-		for _, name := range []string{"index.js", "index.js.map", "index.d.ts"} {
+		for _, name := range []string{"index.js", "index.js.map", "index.d.ts", "solver.js", "solver.js.map", "solver.d.ts"} {
 			text, err := os.ReadFile(filepath.Join(dist, name))
 			check.OK(t, err)
 			files[name] = string(text)

@@ -9,10 +9,15 @@ export function explain(error: any, language?: Language): string;
  * @param {object} options
  * @param {string} options.baseURL that of the SDK, with /v1
  * @param {string | (() => string | Promise<string>)} [options.token] the user's; without it, calls are anonymous
+ * @param {(challenge: Challenge) => Promise<string | undefined>} [options.solve] gives the payload of a challenge, of a widget
+ *   for instance; undefined: the refusal stands. Without it, ALTCHA's are solved unseen, and others' refusals stand.
+ * @param {(done: Promise<unknown>) => void} [options.onChallenge] is told when a challenge is being solved
  */
-export function createFuse({ baseURL, token }: {
+export function createFuse({ baseURL, token, solve, onChallenge }: {
     baseURL: string;
     token?: string | (() => string | Promise<string>) | undefined;
+    solve?: ((challenge: Challenge) => Promise<string | undefined>) | undefined;
+    onChallenge?: ((done: Promise<unknown>) => void) | undefined;
 }): {
     baseURL: string;
     fetch: (input: RequestInfo | URL, init?: RequestInit) => Promise<Response>;
@@ -40,3 +45,4 @@ export type Refusal = {
  * What is left of a limit, by its name, in the limit's own unit.
  */
 export type Language = Record<string, (refusal: Refusal) => string>;
+export type Challenge = Record<string, any>;

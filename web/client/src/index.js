@@ -9,6 +9,9 @@
  * @typedef {Record<string, (refusal: Refusal) => string>} Language
  */
 
+// What GET /v1/challenge gives.
+/** @typedef {Record<string, any>} Challenge */
+
 // SDKs that go by the status alone, by what they call themselves. OpenAI's own obeys x-should-retry.
 const byStatus = /\bai-sdk|langchain/i;
 
@@ -35,12 +38,35 @@ export function explain(error, language = {}) {
   return Object.hasOwn(language, refusal.code) ? language[refusal.code](refusal) : refusal.message;
 }
 
+/** Solves ALTCHA's proof of work: in a worker, so that the page stays as quick as it was. @param {Challenge} challenge @returns {Promise<string>} */
+async function solveAltcha(challenge) {
+  const here = () => import('./solver.js').then(solver => solver.solve(challenge));
+  /** @type {Worker} */
+  let worker;
+  try {
+    worker = new Worker(new URL('./solver.js', import.meta.url), { type: 'module', name: 'tokenfuse solver' });
+  } catch { // Node, or a page whose policy has no workers
+    return here();
+  }
+  const solved = await new Promise(resolve => {
+    worker.onmessage = ({ data }) => resolve(data);
+    worker.onerror = event => { event.preventDefault(); resolve(undefined); }; // it did not start
+    worker.postMessage(challenge);
+  });
+  worker.terminate();
+  if (solved?.error) throw new Error(solved.error);
+  return solved?.payload ?? here();
+}
+
 /**
  * @param {object} options
  * @param {string} options.baseURL that of the SDK, with /v1
  * @param {string | (() => string | Promise<string>)} [options.token] the user's; without it, calls are anonymous
+ * @param {(challenge: Challenge) => Promise<string | undefined>} [options.solve] gives the payload of a challenge, of a widget
+ *   for instance; undefined: the refusal stands. Without it, ALTCHA's are solved unseen, and others' refusals stand.
+ * @param {(done: Promise<unknown>) => void} [options.onChallenge] is told when a challenge is being solved
  */
-export function createFuse({ baseURL, token }) {
+export function createFuse({ baseURL, token, solve, onChallenge }) {
   const base = baseURL.replace(/\/+$/, ''), name = `tokenfuse ${base}`;
   /** @type {Budget} */
   let budget = {};
@@ -75,18 +101,21 @@ export function createFuse({ baseURL, token }) {
     return mine;
   }
 
-  /** @param {string} url @param {string | undefined} refused the pass that was not good */
-  async function renew(url, refused) {
+  /**
+   * Gives what refused, or nothing: there is a good pass.
+   * @param {string} url @param {Response} refusal @param {string | undefined} refused the pass that was not good @param {AbortSignal} signal
+   */
+  async function renew(url, refusal, refused, signal) {
     const other = pass();
     if (other && other !== refused) return; // somebody solved it while we waited
-    const [{ solveChallenge }, { deriveKey }] = await Promise.all([import('altcha-lib'), import('altcha-lib/algorithms/pbkdf2')]);
-    const given = await fetch(url);
+    const given = await fetch(url, { signal });
     if (!given.ok) return given;
     const challenge = await given.json();
-    const solution = await solveChallenge({ challenge, deriveKey });
-    if (!solution) throw new Error('The challenge was not solved in time.');
-    const payload = btoa(JSON.stringify({ challenge, solution }));
-    const answer = await fetch(url, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ payload }) });
+    if (!solve && !challenge.parameters) return refusal; // a widget's, which the page must show
+    const payload = await (solve ?? solveAltcha)(challenge);
+    if (payload === undefined) return refusal;
+    signal.throwIfAborted();
+    const answer = await fetch(url, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ payload }), signal });
     if (!answer.ok) return answer;
     const bought = kept = /** @type {string} */ ((await answer.json()).pass);
     try { localStorage.setItem(name, bought); } catch { /* this page has it */ }
@@ -136,8 +165,10 @@ export function createFuse({ baseURL, token }) {
     if (response.status === 403) {
       const { error } = await response.clone().json().catch(() => ({}));
       if (['challenge_required', 'challenge_failed'].includes(error?.code) && error.challenge_url) {
-        const refused = await alone(() => renew(error.challenge_url, sent));
-        response = refused ?? (await send(again)).response;
+        const { challenge_url: url } = error, refusal = response;
+        const renewed = alone(() => renew(url, refusal, sent, request.signal));
+        onChallenge?.(renewed.catch(() => {}));
+        response = await renewed ?? (await send(again)).response;
       }
     }
     const limits = [...(response.headers.get('RateLimit') ?? '').matchAll(/"([^"]+)";r=(\d+)/g)];

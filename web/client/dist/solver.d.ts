@@ -1,0 +1,2 @@
+/** @param {any} challenge @returns {Promise<string>} the payload */
+export function solve(challenge: any): Promise<string>;
