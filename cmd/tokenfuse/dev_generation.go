@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 
@@ -39,7 +40,9 @@ type ground struct {
 
 // generation is the functions with one configuration.
 type generation struct {
+	policy      *policy.Policy
 	chat, admin *gateway.Gateway
+	own         *gateway.Gateway // admin, for the pages of dev: its calls need no signature
 	alarm       *alarm.Handler
 	calls       sync.WaitGroup     // requests that came to it
 	end         context.CancelFunc // of what it does by itself
@@ -58,7 +61,7 @@ func (g *ground) build(ctx context.Context, p *policy.Policy) (made *generation,
 			end()
 		}
 	}()
-	made = &generation{end: end}
+	made = &generation{policy: p, end: end}
 	bedrock, err := bedrockConfig(ctx, p)
 	if err != nil {
 		return nil, err
@@ -89,6 +92,9 @@ func (g *ground) build(ctx context.Context, p *policy.Policy) (made *generation,
 	}
 	// It checks signatures as API Gateway does.
 	made.admin = gateway.New(gateway.Options{Identity: sigv4.Identity(g.keys.known, time.Now)}, gateway.Buffered(admin.Lambda(admins)))
+	made.own = gateway.New(gateway.Options{Identity: func(*http.Request) (events.APIGatewayRequestIdentity, error) {
+		return events.APIGatewayRequestIdentity{UserArn: devARN}, nil
+	}}, gateway.Buffered(admin.Lambda(admins)))
 
 	made.alarm, err = alarm.New(alarm.Config{
 		Policy: p, Ledger: g.spend, State: g.on.DynamoDB(), Table: g.on.Limits, Endpoint: g.url, Log: g.log,
@@ -122,7 +128,7 @@ func (g *generations) replace(next *generation) {
 // close waits until the calls that have ended for their callers have ended, too.
 func (g *generation) close(ctx context.Context) error {
 	defer g.end()
-	return errors.Join(g.chat.Close(ctx), g.admin.Close(ctx))
+	return errors.Join(g.chat.Close(ctx), g.admin.Close(ctx), g.own.Close(ctx))
 }
 
 // close lets no call begin and waits for all that have begun.

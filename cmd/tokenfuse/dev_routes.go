@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/http"
 	"strings"
 
@@ -25,11 +26,35 @@ func devRoutes(front, routes http.Handler) http.Handler {
 	})
 }
 
-// devPages adds the pages to routes.
-func devPages(routes *http.ServeMux) {
+// devPages adds the pages to routes, and what they need beside the API.
+func devPages(routes *http.ServeMux, functions *generations) {
 	demo := web.Page("demo")
 	for _, prefix := range []string{"/demo/", "/shared/", "/client/"} {
 		routes.Handle("GET "+prefix, demo)
 	}
 	routes.Handle("GET /console/", web.Page("console"))
+	routes.Handle("POST /dev/attack", ofOwnPages(&attack{functions: functions}))
+	own := functions.serve(func(g *generation) http.Handler { return g.own })
+	routes.Handle("POST /dev/clear", ofOwnPages(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.URL.Path = "/admin/limits/clear"
+		own.ServeHTTP(w, r)
+	})))
+}
+
+// ofOwnPages refuses what a browser sends for a page of somebody else's. The host is
+// compared, too: a name of theirs may lead here.
+func ofOwnPages(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		ip := net.ParseIP(host)
+		origin := r.Header.Get("Origin")
+		if host != "localhost" && ip == nil || origin != "" && origin != "http://"+r.Host {
+			http.Error(w, "for pages of dev alone", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
