@@ -15,13 +15,14 @@ let limits = []; // as GET /v1/limits gives them
 let identity;
 let open; // limits before the call that is under way
 let busy = false;
+let solved = false; // a challenge, just now
 
 const fuse = createFuse({
   baseURL: `${location.origin}/v1`,
   token: () => token ?? '',
   onChallenge(done) {
     news(say('challenge'));
-    done.then(() => news(say('solved')));
+    done.then(() => { solved = true; news(say('solved')); });
   },
 });
 
@@ -71,6 +72,7 @@ function showBudget() {
   at('bars').replaceChildren(...bars);
   at('who').textContent = token ? say('user', identity.id) : say(identity?.id.startsWith('pass#') ? 'passed' : 'visitor');
   at('sign').textContent = say(token ? 'signOut' : 'signIn');
+  at('until').textContent = say(token ? 'untilRefused' : 'untilChallenged');
 }
 
 function step(word, tokens) {
@@ -164,13 +166,14 @@ at('form').addEventListener('submit', event => {
   event.preventDefault();
   working(() => ask(`${at('question').value} ${at('trouble').value}`.trim()));
 });
-// Short calls, three at a time, as of somebody in a hurry.
+// Short calls, three at a time, as of somebody in a hurry: until a visitor is challenged, or
+// a user refused. A visitor would have to solve one challenge after the other to get so far.
 at('until').addEventListener('click', () => working(async () => {
   at('steps').replaceChildren();
   at('answer').hidden = true;
   const body = JSON.stringify({ model: at('feature').value, max_tokens: 1, messages: [{ role: 'user', content: at('question').value }] });
   const hurry = async () => {
-    for (;;) {
+    for (solved = false; !solved;) {
       await json('/chat/completions', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body });
       await look();
     }
