@@ -26,14 +26,15 @@ export function chart(element, { x, y }) {
    * @param {object} data
    * @param {string} data.title what those hear who do not see it
    * @param {[number, number]} data.range of x
+   * @param {number} [data.least] what y reaches at least
    * @param {{name: string, style: string, points: [number, number][], area?: boolean}[]} data.series style is a class of chart.css
    * @param {{name: string, style: string, y: number}[]} [data.levels]
    */
   function update(data) {
     shown = data;
     const width = Math.max(element.clientWidth, 240), height = Math.max(element.clientHeight, 140);
-    const { series, levels = [], range: [from, to] } = data;
-    const top = Math.max(1e-9, ...series.flatMap(s => s.points.map(p => p[1])), ...levels.map(l => l.y)) * 1.08;
+    const { series, levels = [], range: [from, to], least = 1e-9 } = data;
+    const top = Math.max(least, ...series.flatMap(s => s.points.map(p => p[1])), ...levels.map(l => l.y)) * 1.08;
     const atX = v => space.left + (v - from) / (to - from || 1) * (width - space.left - space.right);
     const atY = v => height - space.bottom - v / top * (height - space.top - space.bottom);
     const drawing = svg('svg', { viewBox: `0 0 ${width} ${height}`, width, height, role: 'img', 'aria-label': data.title });
