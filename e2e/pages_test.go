@@ -4,10 +4,10 @@ package e2e
 
 import "testing"
 
-// The pages open without a complaint of the browser or of axe, on a phone and a desk, light
+// The page opens without a complaint of the browser or of axe, on a phone and a desk, light
 // and dark.
 func TestClientsPages(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, "tokenfuse.yaml")
-	browse(t, "pages.mjs", d.url+"/", d.url+"/console/")
+	browse(t, "pages.mjs", d.url+"/")
 }

@@ -1,4 +1,4 @@
-// Package web has the pages that dev and console serve, and the client that pages of others
+// Package web has the page that dev serves, and the client that pages of others
 // use. A page is HTML, a style and modules, as they stand here: nothing is built, and nothing
 // is fetched from elsewhere, which the headers of each answer have the browser enforce.
 package web
@@ -9,7 +9,7 @@ import (
 	"net/http"
 )
 
-//go:embed demo console shared client/dist
+//go:embed demo shared client/dist
 var files embed.FS
 
 // policy lets a page load what this server has, and nothing that stands in the HTML itself.

@@ -16,7 +16,7 @@ func devRoutes(front, routes http.Handler) http.Handler {
 		if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 			r.URL.Path = "/demo/" // where it also is
 		}
-		for _, prefix := range []string{"/dev/", "/admin/", "/demo/", "/console/", "/shared/", "/client/"} {
+		for _, prefix := range []string{"/dev/", "/admin/", "/demo/", "/shared/", "/client/"} {
 			if strings.HasPrefix(r.URL.Path, prefix) {
 				routes.ServeHTTP(w, r)
 				return
@@ -26,13 +26,12 @@ func devRoutes(front, routes http.Handler) http.Handler {
 	})
 }
 
-// devPages adds the pages to routes, and what they need beside the API.
+// devPages adds the page to routes, and what it needs beside the API.
 func devPages(routes *http.ServeMux, functions *generations) {
 	demo := web.Page("demo")
 	for _, prefix := range []string{"/demo/", "/shared/", "/client/"} {
 		routes.Handle("GET "+prefix, demo)
 	}
-	routes.Handle("GET /console/", web.Page("console"))
 	routes.Handle("POST /dev/attack", ofOwnPages(&attack{functions: functions}))
 	own := functions.serve(func(g *generation) http.Handler { return g.own })
 	routes.Handle("POST /dev/clear", ofOwnPages(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

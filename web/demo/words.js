@@ -1,7 +1,7 @@
 // What the page says.
 
 export const en = {
-  nav: 'Page', console: 'Console', other: 'Deutsch',
+  nav: 'Page', other: 'Deutsch',
   headline: 'Every call is paid for before it is made',
   lead: 'tokenfuse reserves the most that a call can cost, calls the model once, and gives back what was not used. Try to break it.',
   ask: 'Ask', feature: 'Feature', model: 'The model…', question: 'Question', example: 'What is a token bucket?',
@@ -24,7 +24,7 @@ export const en = {
 };
 
 export const de = {
-  nav: 'Seite', console: 'Konsole', other: 'English',
+  nav: 'Seite', other: 'English',
   headline: 'Jeder Aufruf ist bezahlt, bevor er geschieht',
   lead: 'tokenfuse reserviert, was ein Aufruf höchstens kosten kann, ruft das Modell einmal auf und gibt zurück, was nicht gebraucht wurde. Versuchen Sie, es zu überlisten.',
   ask: 'Fragen', feature: 'Funktion', model: 'Das Modell…', question: 'Frage', example: 'Was ist ein Token-Bucket?',

@@ -1,3 +1,0 @@
-import { translate } from '/shared/words.js';
-
-translate({ en: {}, de: {} });
