@@ -126,6 +126,7 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 
 	fmt.Fprintf(s.out, "  instances  %d of generate\n", c.Instances)
 	showFeatures(s.out, p)
+	fmt.Fprintf(s.out, "  page       %s/ (to try it in a browser)\n", url)
 	if err := tryThis(s.out, ground, p); err != nil {
 		return err
 	}
