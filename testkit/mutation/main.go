@@ -105,7 +105,7 @@ func try(dir string, which choice) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer os.RemoveAll(scratch)
+	defer func() { _ = os.RemoveAll(scratch) }()
 	all, err := mutantsOf(dir)
 	if err != nil {
 		return false, err
@@ -123,7 +123,7 @@ func try(dir string, which choice) (bool, error) {
 		return false, fmt.Errorf("the tests of %s fail without any mutant: %s", dir, seen)
 	}
 	t.patience = 3*time.Since(start) + 20*time.Second
-	counts := map[verdict]int{}
+	counts := make(map[verdict]int)
 	met, good := map[string]bool{}, true
 	for i, m := range all {
 		met[m.key()] = true

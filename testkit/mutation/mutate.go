@@ -49,7 +49,7 @@ func lineAt(source []byte, at int) string {
 
 // swaps are the operators that are taken for each other: a bound a little off, a condition
 // turned round, the wrong sum.
-var swaps = map[token.Token][]string{
+var swaps = map[token.Token][]string{ //nolint:exhaustive // the rest is left as it is
 	token.LSS: {"<=", ">="}, token.LEQ: {"<", ">"}, token.GTR: {">=", "<="}, token.GEQ: {">", "<"},
 	token.EQL: {"!="}, token.NEQ: {"=="}, token.LAND: {"||"}, token.LOR: {"&&"},
 	token.ADD: {"-"}, token.SUB: {"+"}, token.MUL: {"/"}, token.QUO: {"*"}, token.REM: {"*"},
