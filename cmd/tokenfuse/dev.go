@@ -119,7 +119,7 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 	chat := functions.serve(func(g *generation) http.Handler { return g.chat })
 	routes.Handle("/", chat) // see devRoutes
 	routes.Handle("/admin/", functions.serve(func(g *generation) http.Handler { return g.admin }))
-	devPages(routes, functions)
+	devPages(routes, functions, on.ModelURL())
 	server := &http.Server{Handler: devRoutes(chat, routes), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -27,9 +28,11 @@ const (
 )
 
 // attack answers POST /dev/attack: it has generate attacked, really, and tells each second
-// how it stands, a JSON object a line. There is one at a time, and it ends when nobody looks.
+// how it stands, a JSON object a line. There is one at a time, it ends when nobody looks, and
+// the built-in model alone is asked: what is spent is nobody's money.
 type attack struct {
 	functions *generations
+	modelURL  string // of the built-in model
 	running   sync.Mutex
 }
 
@@ -57,6 +60,11 @@ func (a *attack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "anonymous callers have no feature to attack", http.StatusNotFound)
 		return
 	}
+	model := now.policy.Features[feature].Model
+	if model.Provider.BaseURL != a.modelURL {
+		http.Error(w, "the attack would spend real money: run dev with --fake-provider", http.StatusConflict)
+		return
+	}
 	wave, err := newWave(now.policy, feature)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -78,14 +86,13 @@ func (a *attack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type wave struct {
 	prices  price.Table
 	body    []byte
-	network string
+	address string
 	perCall price.Pico // of a request, let through: its worst case
 
-	mu       sync.Mutex
 	start    time.Time
+	mu       sync.Mutex
 	requests int
 	answered int
-	open     int
 	refused  map[string]int
 	spent    price.Pico
 }
@@ -95,12 +102,13 @@ func newWave(p *policy.Policy, feature string) (*wave, error) {
 	output := min(p.Features[feature].MaxOutputTokens, p.Tiers[policy.Anonymous].MaxOutputTokens)
 	text := strings.Repeat("What does this document say of that? ", attackInput/37) + "[[long]]"
 	// About: what the model is told beside it is not counted here.
-	tokenizer, err := tokens.New("o200k_base")
+	tokenizer, err := tokens.New(model.Tokenizer)
 	if err != nil {
 		return nil, err
 	}
 	body, err := json.Marshal(map[string]any{"model": feature, "messages": []map[string]string{{"role": "user", "content": text}}})
-	return &wave{prices: model.Prices, body: body, network: fmt.Sprintf("198.18.%d.", rand.IntN(256)),
+	return &wave{prices: model.Prices, body: body, address: fmt.Sprintf("198.18.%d.7:4711", rand.IntN(256)), // for tests of networks: nobody has it
+
 		perCall: model.Prices.WorstCase(int64(tokenizer.Count(text)), output), refused: map[string]int{}, start: time.Now()}, err
 }
 
@@ -141,14 +149,13 @@ func (v *wave) run(ctx context.Context, chat http.Handler, each func()) {
 func (v *wave) ask(chat http.Handler) {
 	v.mu.Lock()
 	v.requests++
-	v.open++
 	v.mu.Unlock()
 	// Not the context of whoever looks: what was admitted ends in order.
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://localhost/v1/chat/completions", bytes.NewReader(v.body))
 	if err != nil {
 		panic(err) // the address is good
 	}
-	r.RemoteAddr = fmt.Sprint(v.network, 1+rand.IntN(254), ":4711")
+	r.RemoteAddr = v.address
 	r.RequestURI = r.URL.RequestURI()
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", fmt.Sprintf("Mozilla/5.0 (%x) Chrome/%d", rand.Uint32(), 100+rand.IntN(50)))
@@ -164,7 +171,6 @@ func (v *wave) ask(chat http.Handler) {
 	err = json.Unmarshal(got.body.Bytes(), &said)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.open--
 	switch {
 	case err == nil && said.Usage != nil:
 		v.answered++
@@ -179,12 +185,12 @@ func (v *wave) ask(chat http.Handler) {
 func (v *wave) standing(done bool) standing {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	refused := make(map[string]int, len(v.refused))
-	for code, n := range v.refused {
-		refused[code] = n
+	open := v.requests - v.answered
+	for _, n := range v.refused {
+		open -= n
 	}
-	return standing{Seconds: time.Since(v.start).Seconds(), Requests: v.requests, Answered: v.answered, Open: v.open, Refused: refused,
-		Limiter: (price.Pico(v.requests) * v.perCall).String(), Spent: (v.spent + price.Pico(v.open)*v.perCall).String(), Done: done}
+	return standing{Seconds: time.Since(v.start).Seconds(), Requests: v.requests, Answered: v.answered, Open: open, Refused: maps.Clone(v.refused),
+		Limiter: (price.Pico(v.requests) * v.perCall).String(), Spent: (v.spent + price.Pico(open)*v.perCall).String(), Done: done}
 }
 
 // answer keeps what a handler answers.

@@ -27,12 +27,12 @@ func devRoutes(front, routes http.Handler) http.Handler {
 }
 
 // devPages adds the page to routes, and what it needs beside the API.
-func devPages(routes *http.ServeMux, functions *generations) {
+func devPages(routes *http.ServeMux, functions *generations, modelURL string) {
 	demo := web.Page("demo")
 	for _, prefix := range []string{"/demo/", "/shared/", "/client/"} {
 		routes.Handle("GET "+prefix, demo)
 	}
-	routes.Handle("POST /dev/attack", ofOwnPages(&attack{functions: functions}))
+	routes.Handle("POST /dev/attack", ofOwnPages(&attack{functions: functions, modelURL: modelURL}))
 	own := functions.serve(func(g *generation) http.Handler { return g.own })
 	routes.Handle("POST /dev/clear", ofOwnPages(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.URL.Path = "/admin/limits/clear"
@@ -43,17 +43,16 @@ func devPages(routes *http.ServeMux, functions *generations) {
 // ofOwnPages refuses what a browser sends for a page of somebody else's. The host is
 // compared, too: a name of theirs may lead here.
 func ofOwnPages(next http.Handler) http.Handler {
+	own := http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
 			host = r.Host
 		}
-		ip := net.ParseIP(host)
-		origin := r.Header.Get("Origin")
-		if host != "localhost" && ip == nil || origin != "" && origin != "http://"+r.Host {
+		if host != "localhost" && net.ParseIP(host) == nil {
 			http.Error(w, "for pages of dev alone", http.StatusForbidden)
 			return
 		}
-		next.ServeHTTP(w, r)
+		own.ServeHTTP(w, r)
 	})
 }
