@@ -7,7 +7,7 @@ import { generateText } from 'ai';
 const [client, challenging, cutOff, token] = process.argv.slice(2);
 const { createFuse, explain } = await import(client);
 const sent = [], real = globalThis.fetch;
-globalThis.fetch = async (...args) => {
+const counted = async (...args) => {
   const request = new Request(...args);
   const response = await real(request);
   const path = new URL(request.url).pathname;
@@ -15,6 +15,7 @@ globalThis.fetch = async (...args) => {
   if (response.headers.get('x-should-retry') !== 'true') sent.push(`${request.method} ${path} ${response.status}`);
   return response;
 };
+globalThis.fetch = counted;
 const count = text => sent.filter(s => s === text).length;
 const messages = [{ role: 'user', content: 'Hi' }], chat = '/v1/chat/completions';
 const versions = await Promise.all([4, 5, 6, 7].map(async n => [n, (await import(`openai${n}`)).default]));
@@ -24,7 +25,8 @@ const openai = (OpenAI, fuse) => new OpenAI({ baseURL: fuse.baseURL, apiKey: 'an
 // another tab has it.
 const storage = new Map();
 globalThis.localStorage = { getItem: k => storage.get(k) ?? null, setItem: (k, v) => { storage.set(k, v); } };
-const asking = createFuse({ baseURL: `${challenging}/v1/` }), sdk = openai(versions[3][1], asking);
+const outcomes = [], onChallenge = solved => outcomes.push(solved);
+const asking = createFuse({ baseURL: `${challenging}/v1/`, onChallenge }), sdk = openai(versions[3][1], asking);
 const ask = () => sdk.chat.completions.create({ model: 'docqa', messages, max_tokens: 1 });
 const five = await Promise.allSettled(Array.from({ length: 5 }, ask));
 assert.equal(count('POST /v1/challenge 200'), 1);
@@ -38,6 +40,28 @@ assert.ok(storage.get(name) !== first && storage.get(name) !== 'expired');
 sent.length = 0;
 await openai(versions[3][1], createFuse({ baseURL: `${challenging}/v1` })).chat.completions.create({ model: 'docqa', messages }).catch(error => assert.equal(error.code, 'insufficient_quota'));
 assert.ok(sent.length === 1 && !sent[0].endsWith('403'), String(sent));
+
+// A page's own way to solve: what it gives is sent; without it, or when the caller has left, the
+// refusal stands, and nobody is told of a pass. A challenge of another kind is the page's alone.
+// What refuses a solution is handed back.
+storage.clear();
+const leaving = new AbortController(), post = `POST /v1/challenge`;
+const solving = solve => createFuse({ baseURL: `${challenging}/v1`, solve, onChallenge });
+const init = signal => ({ method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ model: 'docqa', messages }), signal });
+sent.length = 0;
+const stands = await solving(async () => undefined).fetch(`${challenging}${chat}`, init());
+assert.deepEqual([stands.status, (await stands.json()).error.code], [403, 'challenge_required']);
+await assert.rejects(solving(async () => { leaving.abort(); return 'any'; }).fetch(`${challenging}${chat}`, init(leaving.signal)), { name: 'AbortError' });
+globalThis.fetch = async (...args) => (String(args[0].url ?? args[0]).endsWith('/challenge') ? Response.json({ kind: 'turnstile', site_key: 'k' }) : real(...args));
+const shown = await createFuse({ baseURL: `${challenging}/v1`, onChallenge }).fetch(`${challenging}${chat}`, init());
+assert.equal((await shown.json()).error.code, 'challenge_required');
+globalThis.fetch = counted;
+assert.ok(!sent.some(s => s.startsWith(post)), String(sent));
+const { solve } = await import(new URL('solver.js', new URL(client, 'file:')));
+const given = await solving(solve).fetch(`${challenging}${chat}`, init());
+assert.deepEqual([given.status, (await given.json()).error.limit], [429, 'passes']); // two were bought above
+assert.ok(sent.includes(`${post} 429`), String(sent));
+assert.deepEqual(await Promise.all(outcomes), [true, true, false, false, false, false]);
 
 // The budget: without a call, of headers, of a stream's last chunk, of the last event of a response.
 const user = createFuse({ baseURL: `${cutOff}/v1`, token: async () => token }), told = [];

@@ -20,9 +20,10 @@ let solved = false; // a challenge, just now
 const fuse = createFuse({
   baseURL: `${location.origin}/v1`,
   token: () => token ?? '',
-  onChallenge(done) {
+  async onChallenge(solving) {
     news(say('challenge'));
-    done.then(() => { solved = true; news(say('solved')); });
+    solved = await solving;
+    if (solved) news(say('solved'));
   },
 });
 

@@ -11,13 +11,13 @@ export function explain(error: any, language?: Language): string;
  * @param {string | (() => string | Promise<string>)} [options.token] the user's; without it, calls are anonymous
  * @param {(challenge: Challenge) => Promise<string | undefined>} [options.solve] gives the payload of a challenge, of a widget
  *   for instance; undefined: the refusal stands. Without it, ALTCHA's are solved unseen, and others' refusals stand.
- * @param {(done: Promise<unknown>) => void} [options.onChallenge] is told when a challenge is being solved
+ * @param {(solved: Promise<boolean>) => void} [options.onChallenge] is told when a challenge is being solved, and whether that gave a pass
  */
 export function createFuse({ baseURL, token, solve, onChallenge }: {
     baseURL: string;
     token?: string | (() => string | Promise<string>) | undefined;
     solve?: ((challenge: Challenge) => Promise<string | undefined>) | undefined;
-    onChallenge?: ((done: Promise<unknown>) => void) | undefined;
+    onChallenge?: ((solved: Promise<boolean>) => void) | undefined;
 }): {
     baseURL: string;
     fetch: (input: RequestInfo | URL, init?: RequestInit) => Promise<Response>;

@@ -64,7 +64,7 @@ async function solveAltcha(challenge) {
  * @param {string | (() => string | Promise<string>)} [options.token] the user's; without it, calls are anonymous
  * @param {(challenge: Challenge) => Promise<string | undefined>} [options.solve] gives the payload of a challenge, of a widget
  *   for instance; undefined: the refusal stands. Without it, ALTCHA's are solved unseen, and others' refusals stand.
- * @param {(done: Promise<unknown>) => void} [options.onChallenge] is told when a challenge is being solved
+ * @param {(solved: Promise<boolean>) => void} [options.onChallenge] is told when a challenge is being solved, and whether that gave a pass
  */
 export function createFuse({ baseURL, token, solve, onChallenge }) {
   const base = baseURL.replace(/\/+$/, ''), name = `tokenfuse ${base}`;
@@ -108,6 +108,13 @@ export function createFuse({ baseURL, token, solve, onChallenge }) {
   async function renew(url, refusal, refused, signal) {
     const other = pass();
     if (other && other !== refused) return; // somebody solved it while we waited
+    const refusedAgain = buy(url, refusal, signal);
+    onChallenge?.(refusedAgain.then(again => !again, () => false));
+    return refusedAgain;
+  }
+
+  /** Solves a challenge for a pass. @param {string} url @param {Response} refusal @param {AbortSignal} signal @returns {Promise<Response | undefined>} what refused */
+  async function buy(url, refusal, signal) {
     const given = await fetch(url, { signal });
     if (!given.ok) return given;
     const challenge = await given.json();
@@ -165,10 +172,8 @@ export function createFuse({ baseURL, token, solve, onChallenge }) {
     if (response.status === 403) {
       const { error } = await response.clone().json().catch(() => ({}));
       if (['challenge_required', 'challenge_failed'].includes(error?.code) && error.challenge_url) {
-        const { challenge_url: url } = error, refusal = response;
-        const renewed = alone(() => renew(url, refusal, sent, request.signal));
-        onChallenge?.(renewed.catch(() => {}));
-        response = await renewed ?? (await send(again)).response;
+        const refusal = response;
+        response = await alone(() => renew(error.challenge_url, refusal, sent, request.signal)) ?? (await send(again)).response;
       }
     }
     const limits = [...(response.headers.get('RateLimit') ?? '').matchAll(/"([^"]+)";r=(\d+)/g)];
