@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -51,17 +50,11 @@ func (s *site) run(t *testing.T, l *lab) {
 	s.page.Store(l.page)
 	l.page.program(t, "page.html")
 	l.page.program(t, "budget.mjs")
-	browser, err := exec.LookPath("chromium-headless-shell")
-	if err != nil {
-		if browser, err = exec.LookPath("chromium"); err != nil {
-			t.Fatal("no chromium-headless-shell and no chromium: see clients in .ci/run")
-		}
-	}
 	browse, err := os.ReadFile(filepath.Join(root, "e2e/clients/browse.mjs"))
 	check.OK(t, err)
 	program := filepath.Join(workplace(t, "", map[string]string{"browse.mjs": string(browse)}), "browse.mjs")
 	for i := range 3 {
-		got := run(t, nil, newNode(), program, browser,
+		got := run(t, nil, newNode(), program, chromium(t),
 			s.url+"/page.html?tokenfuse="+l.challenging.url, "Hi")
 		var shown struct {
 			Answer, Problem, Left string

@@ -10,6 +10,10 @@ const steps = page => page.locator('#steps li').allTextContents();
 const number = line => Number(line.match(/([\d,]+) Tokens/)[1].replace(',', ''));
 const trouble = async (page, mark) => { await page.selectOption('#trouble', mark); await page.click('#send'); };
 
+for (const theme of ['light', 'dark']) {
+  for (const width of [390, 1440]) await visit({ url, width, theme }, page => accessible(page));
+}
+
 await visit({ url }, async page => {
   await until(page, () => document.querySelector('.bar'));
   await accessible(page, 'fresh');

@@ -5,48 +5,43 @@
 import { readFileSync, mkdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import * as browsers from 'playwright-core';
+import { chromium } from 'playwright-core';
 
-const { TOKENFUSE_BROWSER: executablePath, TOKENFUSE_BROWSER_KIND: kind = 'chromium', TOKENFUSE_PICTURES: pictures } = process.env;
+const { TOKENFUSE_BROWSER: executablePath, TOKENFUSE_PICTURES: pictures } = process.env;
 export const args = process.argv.slice(2);
 
 let browser;
 /** The browser of this program; end it with close. */
 async function started() {
-  return browser ??= await browsers[kind].launch({ executablePath, args: kind === 'chromium' ? ['--no-sandbox'] : [] });
+  return browser ??= await chromium.launch({ executablePath, args: ['--no-sandbox'] });
 }
 export const close = async () => { await browser?.close(); browser = undefined; };
 
-/**
- * Gives work a page of its own, or with `context` set a further one of the same visitor.
- * `hosts` are those that may be asked beside the page's own; `expected` says which messages
- * of the console are meant to come: by itself the browser reports each answer of 400 or more.
- */
-export async function visit({ url, width = 1440, height = 900, theme = 'light', locale = 'en-US', motion = 'reduce', hosts = [], expected, context }, work) {
-  const own = context ?? await (await started()).newContext({ viewport: { width, height }, colorScheme: theme, locale, reducedMotion: motion });
+/** Gives work a page of a visitor of its own. The browser reports each answer of 400 or more: that is no fault. */
+export async function visit({ url, width = 1440, height = 900, theme = 'light', locale = 'en-US' }, work) {
+  const own = await (await started()).newContext({ viewport: { width, height }, colorScheme: theme, locale, reducedMotion: 'reduce' });
   const page = await own.newPage();
-  const faults = [], allowed = [new URL(url).host, ...hosts];
+  const faults = [];
   page.on('pageerror', error => faults.push(`page: ${error.stack ?? error}`));
   page.on('console', message => {
     const text = message.text();
-    if (!['error', 'warning'].includes(message.type()) || expected?.test(text)) return;
+    if (!['error', 'warning'].includes(message.type())) return;
     if (text.startsWith('Failed to load resource: the server responded with a status of')) return; // a refusal
     faults.push(`console: ${text}`);
   });
   page.on('request', request => {
     const { protocol, host } = new URL(request.url());
-    if (!['data:', 'blob:'].includes(protocol) && !allowed.includes(host)) faults.push(`request to ${request.url()}`);
+    if (!['data:', 'blob:'].includes(protocol) && host !== new URL(url).host) faults.push(`request to ${request.url()}`);
   });
   try {
     await page.goto(url);
-    const result = await work(page, own);
+    await work(page);
     if (faults.length) throw new Error(`${url}:\n${faults.join('\n')}`);
-    return result;
   } catch (error) {
     if (faults.length) console.error(faults.join('\n'));
     throw error;
   } finally {
-    await (context ? page : own).close();
+    await own.close();
   }
 }
 

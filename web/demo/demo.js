@@ -218,7 +218,7 @@ function draw() {
     title: say('chart', dollars(Number(last?.limiter_usd ?? 0)), dollars(Number(last?.spent_usd ?? 0)), Math.round(now)),
     range: [0, Math.max(seconds, now)],
     least: 1,
-    series: [{ name: say('limiter'), style: 'bad', area: true, points: seen.limiter }, { name: say('ours'), style: 'good', points: seen.ours }],
+    series: [{ style: 'bad', area: true, points: seen.limiter }, { style: 'good', points: seen.ours }],
   });
   if (!last) return;
   const refusals = Object.values(last.refused).reduce((sum, n) => sum + n, 0);

@@ -1,4 +1,4 @@
-// Lines over time, drawn in SVG: as many as are given, and levels that go across.
+// Lines over time, drawn in SVG.
 
 const svg = (name, attributes = {}, text) => {
   const element = document.createElementNS('http://www.w3.org/2000/svg', name);
@@ -27,14 +27,13 @@ export function chart(element, { x, y }) {
    * @param {string} data.title what those hear who do not see it
    * @param {[number, number]} data.range of x
    * @param {number} [data.least] what y reaches at least
-   * @param {{name: string, style: string, points: [number, number][], area?: boolean}[]} data.series style is a class of chart.css
-   * @param {{name: string, style: string, y: number}[]} [data.levels]
+   * @param {{style: string, points: [number, number][], area?: boolean}[]} data.series style is a class of chart.css
    */
   function update(data) {
     shown = data;
     const width = Math.max(element.clientWidth, 240), height = Math.max(element.clientHeight, 140);
-    const { series, levels = [], range: [from, to], least = 1e-9 } = data;
-    const top = Math.max(least, ...series.flatMap(s => s.points.map(p => p[1])), ...levels.map(l => l.y)) * 1.08;
+    const { series, range: [from, to], least = 1e-9 } = data;
+    const top = Math.max(least, ...series.flatMap(s => s.points.map(p => p[1]))) * 1.08;
     const atX = v => space.left + (v - from) / (to - from || 1) * (width - space.left - space.right);
     const atY = v => height - space.bottom - v / top * (height - space.top - space.bottom);
     const drawing = svg('svg', { viewBox: `0 0 ${width} ${height}`, width, height, role: 'img', 'aria-label': data.title });
@@ -52,10 +51,6 @@ export function chart(element, { x, y }) {
       const line = points.map(([px, py], i) => `${i ? 'L' : 'M'}${atX(px).toFixed(1)} ${atY(py).toFixed(1)}`).join('');
       if (area) drawing.append(svg('path', { class: `area ${style}`, d: `${line}L${atX(points.at(-1)[0]).toFixed(1)} ${atY(0)}L${atX(points[0][0]).toFixed(1)} ${atY(0)}Z` }));
       drawing.append(svg('path', { class: `line ${style}`, d: line }));
-    }
-    for (const { name, style, y: level } of levels) {
-      drawing.append(svg('line', { class: `level ${style}`, x1: space.left, x2: width - space.right, y1: atY(level), y2: atY(level) }),
-        svg('text', { class: `label ${style}`, x: width - space.right, y: atY(level) - 5, 'text-anchor': 'end' }, name));
     }
     element.replaceChildren(drawing);
   }

@@ -11,8 +11,8 @@ function chosen(languages) {
 }
 
 /**
- * Gives the page's words. An element with data-t="KEY" shows that text; data-t-title,
- * data-t-placeholder and data-t-aria-label set the attribute of that name.
+ * Gives the page's words. An element with data-t="KEY" shows that text, and data-t-aria-label
+ * is what those hear who do not see it.
  * @param {Record<string, Record<string, string | ((...figures: any[]) => string)>>} languages
  */
 export function translate(languages) {
@@ -23,19 +23,15 @@ export function translate(languages) {
     if (word === undefined) throw new Error(`no words for ${key}`);
     return typeof word === 'function' ? word(...figures) : word;
   };
-  function show(within = document) {
+  function show() {
     document.documentElement.lang = language;
-    for (const element of within.querySelectorAll('[data-t]')) element.textContent = say(element.dataset.t);
-    for (const name of ['title', 'placeholder', 'aria-label']) {
-      for (const element of within.querySelectorAll(`[data-t-${name}]`)) element.setAttribute(name, say(element.getAttribute(`data-t-${name}`)));
-    }
+    for (const element of document.querySelectorAll('[data-t]')) element.textContent = say(element.dataset.t);
+    for (const element of document.querySelectorAll('[data-t-aria-label]')) element.setAttribute('aria-label', say(element.dataset.tAriaLabel));
   }
   show();
   return {
     say,
-    show,
     get language() { return language; },
-    get languages() { return Object.keys(languages); },
     /** Calls again whenever another language is chosen. */
     onChange(again) { changed.add(again); },
     choose(other) {
