@@ -286,6 +286,6 @@ auth: {issuer: "https://issuer.invalid/", audience: "e2e", jwks_url: "https://is
 		}
 	})
 	for _, line := range []string{`"finish_reason":"quite_new"`, `"msg":"the model gave no text"`} {
-		check.That(t, strings.Contains(d.output(), line), "the log has no %s", line)
+		await(t, "the log has "+line, func() bool { return strings.Contains(d.output(), line) })
 	}
 }
