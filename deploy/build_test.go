@@ -20,7 +20,7 @@ import (
 func project(t *testing.T, from string) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
-	for _, name := range []string{"cmd", "functions", "internal", "local", "pkg", "go.mod", "go.sum", "Makefile", "samconfig.toml", "template.yaml", "tokenfuse.yaml"} {
+	for _, name := range []string{"cmd", "functions", "internal", "local", "pkg", "web", "go.mod", "go.sum", "Makefile", "samconfig.toml", "template.yaml", "tokenfuse.yaml"} {
 		if out, err := exec.CommandContext(t.Context(), "cp", "-R", filepath.Join(from, name), folder).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
