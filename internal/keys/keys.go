@@ -73,7 +73,7 @@ func Identity(key string) (k Kind, id string, ok bool) {
 		if id, ok := k.ID(key); ok {
 			backend, of, visits := strings.Cut(id, "#")
 			if visits {
-				return k, id, backend != "" && k.ofVisitor().mayBe(of)
+				return k, id, ValidSubject(backend) && k.ofVisitor().mayBe(of) // names of backends are plainer still
 			}
 			return k, id, k.mayBe(id)
 		}

@@ -37,7 +37,7 @@ func TestIdentityReadsWhatKeyForms(t *testing.T) {
 	}
 	for _, key := range []string{
 		"", keys.Fuse, keys.Alarm, "net", "user", keys.Admin.Key("a"), keys.Pool.Key("all"), keys.Email.Key("a"), keys.Used.Key("a"), keys.Audit, keys.Change(1),
-		keys.Siteverify(network), keys.Siteverify(keys.Visitor("web", network)), keys.User.Key("web#123"), keys.User.Key("#" + network), keys.Network.Key("web#" + network + "#x"), keys.Pass.Key("web#" + network), keys.Network.Key(""), keys.Network.Key(network + "\n"), keys.Network.Key(network[:15] + "\n"), keys.Network.Key("AAAAAAAAAAAAAAAA"), keys.Network.Key("aaaaaaaaaaaaa==="),
+		keys.Siteverify(network), keys.Siteverify(keys.Visitor("web", network)), keys.User.Key("web#123"), keys.User.Key("#" + network), keys.Network.Key("\n#" + network), keys.User.Key("we b#" + network), keys.Network.Key("web#" + network + "#x"), keys.Pass.Key("web#" + network), keys.Network.Key(""), keys.Network.Key(network + "\n"), keys.Network.Key(network[:15] + "\n"), keys.Network.Key("AAAAAAAAAAAAAAAA"), keys.Network.Key("aaaaaaaaaaaaa==="),
 		keys.Network.Key(network[1:]), keys.Pass.Key(""), keys.Pass.Key(pass.ID[1:]), keys.Pass.Key(pass.ID + "A"), keys.Pass.Key(pass.ID[1:] + "\n"), keys.Pass.Key("+" + pass.ID[1:]),
 	} {
 		if kind, id, ok := keys.Identity(key); ok {
