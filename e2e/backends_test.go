@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tokenfuse/tokenfuse/testkit/check"
@@ -73,11 +76,17 @@ func TestBackendOfTheDocs(t *testing.T) {
 	ask := func(from, pass string) answer {
 		return visit(from, http.MethodPost, "/api/ask", pass, `{"question":"Why?"}`)
 	}
-	var last answer
-	for range 20 {
-		if last = ask(somebody, ""); last.status != http.StatusOK {
-			break
+	// Three at a time, so that the limit is not refilled meanwhile, however slow the machine.
+	last := answer{status: http.StatusOK}
+	for round := 0; round < 7 && last.status == http.StatusOK; round++ {
+		var answers [3]answer
+		var all sync.WaitGroup
+		for i := range answers {
+			all.Go(func() { answers[i] = ask(somebody, "") })
 		}
+		all.Wait()
+		// A refusal, if there is one.
+		last = slices.MaxFunc(answers[:], func(a, b answer) int { return cmp.Compare(a.status, b.status) })
 	}
 	check.Must(t, last.status == http.StatusForbidden && strings.Contains(last.body, `"challenge_required"`) && !strings.Contains(last.body, "trusted backend"),
 		"it ends in %d %s", last.status, last.body)
